@@ -1,0 +1,5 @@
+message(STATUS "libddp ${PROJECT_VERSION}")
+message(STATUS "  build type      ${CMAKE_BUILD_TYPE}")
+message(STATUS "  compiler        ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+message(STATUS "  Gloo            ${DDP_HAVE_GLOO}")
+message(STATUS "  CUDA            ${DDP_HAVE_CUDA}")

@@ -1,0 +1,15 @@
+# ddp_add_test(<name> SOURCES ... [LABELS ...] [LIBS ...] [TIMEOUT s])
+# One executable with GoogleTest's main; private headers of libddp/src may be included.
+find_package(GTest REQUIRED)
+function(ddp_add_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ddp::ddp ddp_flags GTest::gtest_main ${arg_LIBS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/libddp/src ${PROJECT_SOURCE_DIR}/tests
+                                             ${PROJECT_SOURCE_DIR}/libddp)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+endfunction()

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ddp/tensor/tensor.h"
+#include "tensor/tensor_impl.h"
+
+/// The tape. A recorded operation leaves a Node whose edges lead to the nodes of its inputs; backward
+/// walks them from the root. Everything here is confined to one thread per device during backward.
+namespace ddp::autograd {
+
+class Node;
+
+/// Where the gradient of one input goes: a node, and which of that node's results it belongs to.
+struct Edge {
+  IntrusivePtr<Node> node;  // null: that input needs no gradient
+  std::uint32_t index = 0;
+};
+
+/// Where a backward function may write the gradient of one input, so that nothing is copied afterwards.
+struct Destination {
+  Tensor tensor;            // undefined: make a new one
+  bool accumulate = false;  // add to what is there, else overwrite
+};
+
+/// A tensor kept for backward: shares the numbers, not the graph, and notices in-place changes.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  explicit SavedTensor(const Tensor& tensor);
+  /// Throws AutogradError when the graph was already used and freed, or the tensor has been changed in
+  /// place since (the text has `what`, both versions and the sizes).
+  const Tensor& get(std::string_view what) const;
+  void release();
+
+ private:
+  Tensor tensor_;
+  std::uint32_t version_ = 0;
+  bool saved_ = false;
+  bool released_ = false;
+};
+
+class Node : public RefCounted {
+ public:
+  explicit Node(Device device);
+
+  virtual std::string_view name() const = 0;
+  /// `grads[i]` is the gradient of result i, undefined where none arrived. Fills `inputs[i]` for each edge
+  /// (undefined where none is needed). An input whose `destination(i)` was written returns that tensor.
+  virtual void apply(std::vector<Tensor>& grads, std::vector<Tensor>& inputs) = 0;
+  /// Frees saved tensors after a backward without retain_graph.
+  virtual void release_saved() {}
+  /// True for AccumulateGrad.
+  virtual bool is_leaf() const { return false; }
+
+  Device device() const { return device_; }
+  /// Later recorded operations have higher numbers; backward takes the highest ready one first.
+  std::uint64_t sequence() const { return sequence_; }
+  const std::vector<Edge>& edges() const { return edges_; }
+  std::uint32_t num_results() const { return num_results_; }
+  bool needs_input_grad(std::size_t i) const { return static_cast<bool>(edges_[i].node); }
+  /// Edge for an input tensor: its maker, its AccumulateGrad, or null.
+  void add_edge(const Tensor& input);
+
+ protected:
+  /// The place for input i's gradient when it leads straight to a leaf of these sizes, dtype and device.
+  Destination destination(std::size_t i) const;
+
+ private:
+  friend void set_history(const Tensor& result, const IntrusivePtr<Node>& node);
+  Device device_;
+  std::uint64_t sequence_;
+  std::vector<Edge> edges_;
+  std::uint32_t num_results_ = 0;
+};
+
+/// Fills the slot of TensorImpl: either made by `node` as result `index`, or a leaf with an accumulator.
+class AutogradMeta final : public AutogradMetaBase {
+ public:
+  IntrusivePtr<Node> node;         // the maker; null for leaves
+  std::uint32_t index = 0;
+  IntrusivePtr<Node> accumulator;  // AccumulateGrad of a leaf; made on first use
+};
+
+/// Marks `result` as the next result of `node`; it then requires grad.
+void set_history(const Tensor& result, const IntrusivePtr<Node>& node);
+
+/// True when grad mode is on and one of the tensors requires grad.
+bool needs_graph(std::initializer_list<const Tensor*> inputs);
+
+}  // namespace ddp::autograd

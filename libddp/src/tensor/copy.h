@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "ddp/tensor/tensor.h"
+
+/// Raw movement of elements; rules as in elementwise.h.
+namespace ddp::raw {
+
+void fill_(const Tensor& x, double value);
+/// Same or broadcastable sizes; converts dtype; copies across devices.
+void copy_(const Tensor& destination, const Tensor& source);
+/// The tensor itself when it is row-major, else a row-major copy.
+Tensor contiguous(const Tensor& x);
+Tensor clone(const Tensor& x);
+Tensor to(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, Device device);
+
+// Views: no data moves.
+Tensor view(const Tensor& x, const Dims& sizes);       ///< throws unless strides allow it
+Tensor reshape(const Tensor& x, const Dims& sizes);    ///< view where possible, else a copy; one size may be -1
+Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b);
+Tensor permute(const Tensor& x, const Dims& order);
+Tensor expand(const Tensor& x, const Dims& sizes);
+Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step);
+Tensor cat(const std::vector<Tensor>& parts, std::int64_t dim);
+/// Rows `index` (int64, 1-d) of `x` along dimension 0.
+Tensor index_rows(const Tensor& x, const Tensor& index);
+
+}  // namespace ddp::raw

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "ddp/tensor/tensor.h"
+
+namespace ddp {
+
+/// Bytes on a device, shared by all views of them. Owns its block of the caching allocator, or looks at
+/// foreign memory and calls `release` at the end.
+class Storage : public RefCounted {
+ public:
+  Storage(std::size_t bytes, Device device);
+  Storage(void* foreign, std::size_t bytes, Device device, std::function<void()> release);
+  ~Storage() override;
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return stream_.device(); }
+  bool is_foreign() const { return foreign_; }
+
+  std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  StreamView stream_;  // the stream the block was taken for
+  bool foreign_ = false;
+  std::function<void()> release_;
+  std::atomic<std::uint32_t> version_{0};
+};
+
+/// The slot that the autograd room fills: what made a tensor, or where its gradient goes. Opaque here.
+class AutogradMetaBase : public RefCounted {};
+
+/// What a Tensor points to.
+class TensorImpl : public RefCounted {
+ public:
+  TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, const Dims& strides, std::int64_t offset, DType dtype);
+
+  const IntrusivePtr<Storage>& storage() const { return storage_; }
+  const Dims& sizes() const { return sizes_; }
+  const Dims& strides() const { return strides_; }
+  std::int64_t offset() const { return offset_; }
+  std::int64_t numel() const { return numel_; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_->device(); }
+  bool is_contiguous() const { return contiguous_; }
+  void* data() const;
+
+  /// Gives this handle other memory and place: `Module::to`, and gradients that move at a re-plan.
+  void replace(const TensorImpl& other);
+
+  bool requires_grad = false;
+  IntrusivePtr<AutogradMetaBase> autograd;  // null: a leaf that has no gradient memory yet
+
+ private:
+  IntrusivePtr<Storage> storage_;
+  Dims sizes_;
+  Dims strides_;
+  std::int64_t offset_ = 0;
+  std::int64_t numel_ = 0;
+  DType dtype_ = DType::float32;
+  bool contiguous_ = true;
+};
+
+/// A tensor over part of `base`'s storage, outside the graph. No check of bounds.
+Tensor make_view(const Tensor& base, const Dims& sizes, const Dims& strides, std::int64_t offset);
+
+}  // namespace ddp
