@@ -11,7 +11,8 @@ namespace ddp::core {
 
 struct Observer {
   /// A call blocked the host for `nanoseconds`. `what` is a literal.
-  void (*blocking_call)(const char* what, Device device, std::int64_t nanoseconds, std::source_location where) = nullptr;
+  void (*blocking_call)(const char* what, Device device, std::int64_t nanoseconds,
+                        std::source_location where) = nullptr;
   /// A kernel or copy was launched on a device. `what` is a literal.
   void (*launch)(const char* what, Device device) = nullptr;
   /// Bytes copied between two memories, or within one by an explicit copy.

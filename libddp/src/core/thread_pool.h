@@ -13,9 +13,8 @@ class RangeFunction {
  public:
   template <class F>
   RangeFunction(F& function)  // NOLINT(google-explicit-constructor)
-      : object_(&function), call_([](void* object, std::int64_t begin, std::int64_t end) {
-          (*static_cast<F*>(object))(begin, end);
-        }) {}
+      : object_(&function),
+        call_([](void* object, std::int64_t begin, std::int64_t end) { (*static_cast<F*>(object))(begin, end); }) {}
   void operator()(std::int64_t begin, std::int64_t end) const { call_(object_, begin, end); }
 
  private:
