@@ -1,0 +1,98 @@
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/device_runtime.h"
+#include "ddp/core/error.h"
+#include "ddp/tensor/tensor.h"
+#include "tensor/copy.h"
+#include "tensor/host_elements.h"
+#include "tensor/tensor_impl.h"
+
+namespace ddp {
+namespace {
+
+void check_sizes(const Dims& sizes) {
+  for (const std::int64_t size : sizes) {
+    DDP_CHECK(size >= 0, InvalidArgument, "sizes ", sizes, " hold the negative number ", size);
+  }
+}
+
+}  // namespace
+
+Tensor empty(const Dims& sizes, const TensorOptions& options) {
+  check_sizes(sizes);
+  const auto bytes = static_cast<std::size_t>(sizes.product()) * size_of(options.dtype);
+  return Tensor(make_intrusive<TensorImpl>(make_intrusive<Storage>(bytes, options.device), sizes,
+                                           contiguous_strides(sizes), 0, options.dtype));
+}
+
+Tensor full(const Dims& sizes, double value, const TensorOptions& options) {
+  Tensor result = empty(sizes, options);
+  raw::fill_(result, value);
+  return result;
+}
+
+Tensor zeros(const Dims& sizes, const TensorOptions& options) { return full(sizes, 0, options); }
+Tensor ones(const Dims& sizes, const TensorOptions& options) { return full(sizes, 1, options); }
+
+Tensor arange(std::int64_t n, const TensorOptions& options) {
+  DDP_CHECK(n >= 0, InvalidArgument, "arange of ", n, " numbers; allowed: 0 or more");
+  const Tensor host = empty({n}, {options.dtype, Device::cpu()});
+  raw::with_type(options.dtype, [&](auto* type) {
+    using Element = std::remove_pointer_t<decltype(type)>;
+    auto* data = static_cast<Element*>(host.data());
+    for (std::int64_t i = 0; i < n; ++i) data[i] = raw::convert<Element>(i);
+  });
+  return raw::to(host, options.device);
+}
+
+template <class T>
+Tensor tensor(std::span<const T> values, const Dims& sizes, Device device) {
+  DDP_CHECK(static_cast<std::int64_t>(values.size()) == sizes.product(), InvalidArgument, values.size(),
+            " values do not fill sizes ", sizes);
+  const Tensor host = empty(sizes, {dtype_of<T>, Device::cpu()});
+  if (!values.empty()) std::memcpy(host.data(), values.data(), values.size_bytes());
+  if (device == Device::cpu()) return host;
+  Tensor result = raw::to(host, device);
+  if (device.is_cuda()) current_stream(device).synchronize();  // `host` is gone after this
+  return result;
+}
+
+Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, const Dims& strides,
+                 std::function<void()> release) {
+  check_sizes(sizes);
+  core::check_device(options.device);
+  DDP_CHECK(strides.empty() || strides.size() == sizes.size(), InvalidArgument, "strides ", strides,
+            " do not match sizes ", sizes);
+  DDP_CHECK(data != nullptr || sizes.product() == 0, InvalidArgument, "from_blob of a null pointer with sizes ", sizes);
+  const Dims used = strides.empty() ? contiguous_strides(sizes) : strides;
+  std::int64_t extent = sizes.product() == 0 ? 0 : 1;
+  for (std::size_t i = 0; i < sizes.size() && extent > 0; ++i) {
+    DDP_CHECK(used[i] >= 0, InvalidArgument, "strides ", used, " hold a negative number");
+    extent += (sizes[i] - 1) * used[i];
+  }
+  const auto bytes = static_cast<std::size_t>(extent) * size_of(options.dtype);
+  return Tensor(make_intrusive<TensorImpl>(make_intrusive<Storage>(data, bytes, options.device, std::move(release)),
+                                           sizes, used, 0, options.dtype));
+}
+
+Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, StreamView stream, const Dims& strides,
+                 std::function<void()> release) {
+  current_stream(options.device).wait_for(stream);
+  return from_blob(data, sizes, options, strides, std::move(release));
+}
+
+#define DDP_INSTANTIATE(T) template Tensor tensor<T>(std::span<const T>, const Dims&, Device);
+DDP_INSTANTIATE(float)
+DDP_INSTANTIATE(double)
+DDP_INSTANTIATE(Half)
+DDP_INSTANTIATE(BFloat16)
+DDP_INSTANTIATE(std::int32_t)
+DDP_INSTANTIATE(std::int64_t)
+DDP_INSTANTIATE(std::uint8_t)
+DDP_INSTANTIATE(bool)
+#undef DDP_INSTANTIATE
+
+}  // namespace ddp
