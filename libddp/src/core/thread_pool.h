@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ddp/core/device.h"
 
@@ -12,6 +13,7 @@ namespace ddp::core {
 class RangeFunction {
  public:
   template <class F>
+    requires(!std::is_same_v<F, RangeFunction>)  // else it would win over the copy constructor
   RangeFunction(F& function)  // NOLINT(google-explicit-constructor)
       : object_(&function),
         call_([](void* object, std::int64_t begin, std::int64_t end) { (*static_cast<F*>(object))(begin, end); }) {}
