@@ -2,6 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
 
 set(DDP_HAVE_GLOO OFF)
 if(NOT DDP_WITH_GLOO STREQUAL OFF)

@@ -36,7 +36,8 @@ struct Span {
   char label[40] = {};         ///< cut off where longer
 };
 
-/// Adds to a process-wide counter. Wait-free; counted always.
+/// Adds to a process-wide counter. Wait-free; counted always. What core reports by itself (blocking calls,
+/// launches, copies) is counted from the process's first call of any function here.
 void count(Counter counter, std::int64_t amount = 1) noexcept;
 /// Value since the process began.
 std::int64_t total(Counter counter) noexcept;
@@ -45,7 +46,8 @@ std::int64_t total(Counter counter) noexcept;
 bool enabled() noexcept;
 void set_enabled(bool on) noexcept;
 
-/// Keeps a span in the ring (65,536 newest). Wait-free apart from contention on a slot; no allocation.
+/// Keeps a span in the ring (65,536 newest), when enabled. Wait-free, no allocation. A span is dropped if
+/// its slot is still being written by a thread that the others have lapped.
 void record(SpanKind kind, std::int64_t begin_ns, std::int64_t end_ns, std::string_view label = {},
             std::int32_t lane = 0) noexcept;
 std::int64_t now_ns() noexcept;
@@ -59,7 +61,8 @@ std::vector<Span> spans();
 /// Forgets spans; counters go on.
 void clear();
 
-/// Records the time from construction to the end of the scope, when enabled.
+/// Records the time from construction to the end of the scope, when enabled at construction. The label
+/// must outlive the scope.
 class ScopedSpan {
  public:
   explicit ScopedSpan(SpanKind kind, std::string_view label = {}, std::int32_t lane = 0) noexcept;
