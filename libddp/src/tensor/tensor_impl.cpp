@@ -6,6 +6,19 @@
 
 namespace ddp {
 
+template <>
+void IntrusivePtr<TensorImpl>::retain() const noexcept {
+  if (object_ != nullptr) static_cast<const RefCounted*>(object_)->count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <>
+void IntrusivePtr<TensorImpl>::drop() noexcept {
+  if (object_ != nullptr &&
+      static_cast<const RefCounted*>(object_)->count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    delete object_;
+  }
+}
+
 Storage::Storage(std::size_t bytes, Device device) : data_(nullptr), bytes_(bytes), stream_(current_stream(device)) {
   data_ = core::allocate(bytes, stream_);
 }

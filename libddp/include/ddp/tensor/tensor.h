@@ -17,6 +17,11 @@
 namespace ddp {
 
 class TensorImpl;
+// Counting goes through the library, because TensorImpl is complete only there.
+template <>
+void IntrusivePtr<TensorImpl>::retain() const noexcept;
+template <>
+void IntrusivePtr<TensorImpl>::drop() noexcept;
 
 /// What a new tensor is made of.
 struct TensorOptions {
