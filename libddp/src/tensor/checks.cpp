@@ -28,8 +28,8 @@ void check_same_kind(std::string_view operation, const Tensor& a, const Tensor& 
 
 void check_sizes(std::string_view operation, std::string_view what, const Tensor& tensor, const Dims& sizes) {
   check_defined(operation, what, tensor);
-  DDP_CHECK(tensor.sizes() == sizes, InvalidArgument, operation, ": ", what, " has sizes ", tensor.sizes(), ", expected ",
-            sizes);
+  DDP_CHECK(tensor.sizes() == sizes, InvalidArgument, operation, ": ", what, " has sizes ", tensor.sizes(),
+            ", expected ", sizes);
 }
 
 void check_floating(std::string_view operation, const Tensor& tensor) {
@@ -49,8 +49,9 @@ void check_writable(std::string_view operation, const Tensor& tensor) {
   std::sort(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(rank));
   std::int64_t extent = 1;
   for (std::size_t i = 0; i < rank; ++i) {
-    DDP_CHECK(dims[i].first >= extent, InvalidArgument, operation, ": cannot write to a tensor whose elements share memory (sizes ",
-              tensor.sizes(), ", strides ", tensor.strides(), "); clone it first");
+    DDP_CHECK(dims[i].first >= extent, InvalidArgument, operation,
+              ": cannot write to a tensor whose elements share memory (sizes ", tensor.sizes(), ", strides ",
+              tensor.strides(), "); clone it first");
     extent = dims[i].first * (dims[i].second - 1) + extent;
   }
 }

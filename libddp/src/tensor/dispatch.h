@@ -28,10 +28,14 @@ using SumType = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
 template <class F>
 void dispatch_floating(std::string_view operation, DType dtype, F&& function) {
   switch (dtype) {
-    case DType::float32: return function(TypeTag<float>{});
-    case DType::float64: return function(TypeTag<double>{});
-    case DType::float16: return function(TypeTag<Half>{});
-    case DType::bfloat16: return function(TypeTag<BFloat16>{});
+    case DType::float32:
+      return function(TypeTag<float>{});
+    case DType::float64:
+      return function(TypeTag<double>{});
+    case DType::float16:
+      return function(TypeTag<Half>{});
+    case DType::bfloat16:
+      return function(TypeTag<BFloat16>{});
     default:
       detail::fail<InvalidArgument>(operation, ": dtype ", dtype, "; allowed: float32, float64, float16, bfloat16");
   }
@@ -41,10 +45,14 @@ void dispatch_floating(std::string_view operation, DType dtype, F&& function) {
 template <class F>
 void dispatch_integral(std::string_view operation, DType dtype, F&& function) {
   switch (dtype) {
-    case DType::int32: return function(TypeTag<std::int32_t>{});
-    case DType::int64: return function(TypeTag<std::int64_t>{});
-    case DType::uint8: return function(TypeTag<std::uint8_t>{});
-    default: detail::fail<InvalidArgument>(operation, ": dtype ", dtype, "; allowed: int32, int64, uint8");
+    case DType::int32:
+      return function(TypeTag<std::int32_t>{});
+    case DType::int64:
+      return function(TypeTag<std::int64_t>{});
+    case DType::uint8:
+      return function(TypeTag<std::uint8_t>{});
+    default:
+      detail::fail<InvalidArgument>(operation, ": dtype ", dtype, "; allowed: int32, int64, uint8");
   }
 }
 
