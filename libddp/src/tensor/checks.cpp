@@ -40,13 +40,16 @@ void check_floating(std::string_view operation, const Tensor& tensor) {
 
 void check_writable(std::string_view operation, const Tensor& tensor) {
   if (tensor.is_contiguous()) return;
-  std::array<std::pair<std::int64_t, std::int64_t>, Dims::kMaxRank> dims;  // stride, size
+  std::array<std::pair<std::int64_t, std::int64_t>, Dims::kMaxRank> dims;  // stride, size; by stride
   std::size_t rank = 0;
   for (std::size_t i = 0; i < tensor.sizes().size(); ++i) {
     if (tensor.sizes()[i] == 0) return;
-    if (tensor.sizes()[i] > 1) dims[rank++] = {tensor.strides()[i], tensor.sizes()[i]};
+    if (tensor.sizes()[i] == 1) continue;
+    const std::pair dim{tensor.strides()[i], tensor.sizes()[i]};
+    std::size_t at = rank++;
+    for (; at > 0 && dims[at - 1] > dim; --at) dims[at] = dims[at - 1];
+    dims[at] = dim;
   }
-  std::sort(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(rank));
   std::int64_t extent = 1;
   for (std::size_t i = 0; i < rank; ++i) {
     DDP_CHECK(dims[i].first >= extent, InvalidArgument, operation,
