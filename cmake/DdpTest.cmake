@@ -1,15 +1,55 @@
-# ddp_add_test(<name> SOURCES ... [LABELS ...] [LIBS ...] [TIMEOUT s])
-# One executable with GoogleTest's main; private headers of libddp/src may be included.
+# ddp_add_test(<name> SOURCES ... [LABELS ...] [LIBS ...] [TIMEOUT s] [PROCESSORS n] [ENVIRONMENT A=b ...])
+#   One executable with GoogleTest's main; private headers of libddp/src may be included.
+# ddp_add_gpu_test(<name> ...): the same with the label gpu and a main of its own, which exits 77 (skipped)
+#   where there is no GPU; made only in a build with CUDA.
+# Targets ddp_tests_<label> build all tests of a label.
 find_package(GTest REQUIRED)
-function(ddp_add_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;LIBS" ${ARGN})
+
+add_library(ddp_gpu_main OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/support/gpu_main.cpp)
+target_link_libraries(ddp_gpu_main PRIVATE ddp::ddp ddp_flags GTest::gtest)
+
+function(ddp_add_test_executable name main_libs)
+  cmake_parse_arguments(arg "" "TIMEOUT;PROCESSORS" "SOURCES;LABELS;LIBS;ENVIRONMENT" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "ddp_add_test(${name}): SOURCES needed; not understood: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ddp::ddp ddp_flags GTest::gtest_main ${arg_LIBS})
+  target_link_libraries(${name} PRIVATE ddp::ddp ddp_flags ${main_libs} ${arg_LIBS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/libddp/src ${PROJECT_SOURCE_DIR}/tests
                                              ${PROJECT_SOURCE_DIR}/libddp)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(DDP_SANITIZE)
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")
+  endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 1)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
+    PROCESSORS ${arg_PROCESSORS} ENVIRONMENT "${arg_ENVIRONMENT}")
+  foreach(label IN LISTS arg_LABELS)
+    if(NOT TARGET ddp_tests_${label})
+      add_custom_target(ddp_tests_${label})
+    endif()
+    add_dependencies(ddp_tests_${label} ${name})
+  endforeach()
+endfunction()
+
+function(ddp_add_test name)
+  ddp_add_test_executable(${name} GTest::gtest_main ${ARGN})
+endfunction()
+
+function(ddp_add_gpu_test name)
+  if(DDP_HAVE_CUDA)
+    ddp_add_test_executable(${name} "GTest::gtest;ddp_gpu_main" ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY LABELS gpu)
+    # One GPU test at a time: they share the device and some measure what it holds.
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+    if(NOT TARGET ddp_tests_gpu)
+      add_custom_target(ddp_tests_gpu)
+    endif()
+    add_dependencies(ddp_tests_gpu ${name})
+  endif()
 endfunction()

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "core/cuda/check.h"
+#include "ddp/core/device.h"
+
+namespace ddp::core::cuda {
+
+/// Makes a device the calling thread's current one until the end of the scope. Costs one thread-local
+/// read when it already is.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(Device device) {
+    DDP_CUDA_CHECK(cudaGetDevice(&previous_));
+    if (previous_ != device.index) {
+      DDP_CUDA_CHECK(cudaSetDevice(device.index));
+      changed_ = true;
+    }
+  }
+  ~DeviceGuard() {
+    if (changed_) cudaSetDevice(previous_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int previous_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace ddp::core::cuda
