@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <iterator>
 #include <memory>
@@ -16,17 +17,22 @@ struct DataLoaderOptions {
   int workers = 1;                ///< threads that make batches ahead; 0: made when asked for
   int prefetch = 2;               ///< batches kept ready per worker
   bool drop_last = false;         ///< leave out a last, smaller batch
+  /// Longest wait for one batch. A worker that is still inside the dataset so long after the loop ended is left
+  /// behind with a warning, and the dataset must then outlive it.
+  std::chrono::milliseconds timeout{300000};
 };
 
 /// Goes over a dataset in batches, in the sampler's order whatever the number of workers. Dataset and
-/// sampler must outlive the loader. `begin` starts an epoch; one epoch at a time. An exception in a worker
-/// is rethrown by the iterator; leaving the loop early stops the workers.
+/// sampler must outlive the loader and its iterators. Each `begin` starts an epoch with the indices that the
+/// sampler gives then, and its own threads. An exception in a worker is rethrown by the iterator when the loop
+/// gets to that batch, and ends the epoch; when the last copy of the iterator is gone (a loop left early), the
+/// workers stop. On CPU devices a batch is not copied, only its tensors name the device.
 class DataLoader {
  public:
   class Iterator;
-  /// Throws InvalidArgument for a batch size below 1 or larger than the sampler's share.
+  /// Throws InvalidArgument for a batch size below 1 or larger than the sampler's share, workers below 0,
+  /// prefetch below 1 or a timeout below 1 ms.
   DataLoader(const Dataset& dataset, const Sampler& sampler, const DataLoaderOptions& options = {});
-  ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
@@ -36,8 +42,10 @@ class DataLoader {
   std::int64_t size() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  class Epoch;
+  const Dataset* dataset_;
+  const Sampler* sampler_;
+  DataLoaderOptions options_;
 };
 
 class DataLoader::Iterator {
@@ -47,14 +55,15 @@ class DataLoader::Iterator {
 
   /// The present batch. Handles; valid after the loop has gone on.
   Batch operator*() const { return batch_; }
+  /// Waits for the next batch. Throws what the dataset threw, or TimeoutError naming the batch.
   Iterator& operator++();
   void operator++(int) { ++*this; }
   friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.done_; }
 
  private:
   friend class DataLoader;
-  explicit Iterator(DataLoader::Impl* loader);
-  DataLoader::Impl* loader_ = nullptr;
+  explicit Iterator(std::shared_ptr<DataLoader::Epoch> epoch);
+  std::shared_ptr<DataLoader::Epoch> epoch_;
   Batch batch_;
   bool done_ = false;
 };

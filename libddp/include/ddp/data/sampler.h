@@ -10,6 +10,11 @@ namespace ddp::data {
 
 class Sampler {
  public:
+  Sampler() = default;
+  Sampler(const Sampler&) = default;
+  Sampler(Sampler&&) = default;
+  Sampler& operator=(const Sampler&) = default;
+  Sampler& operator=(Sampler&&) = default;
   virtual ~Sampler() = default;
   /// The indices of the present epoch.
   virtual std::vector<std::int64_t> indices() const = 0;
@@ -17,9 +22,11 @@ class Sampler {
   virtual std::int64_t size() const = 0;
 };
 
+/// 0, 1, ..., size-1.
 class SequentialSampler final : public Sampler {
  public:
-  explicit SequentialSampler(std::int64_t size) : size_(size) {}
+  /// Throws InvalidArgument for a negative size.
+  explicit SequentialSampler(std::int64_t size);
   std::vector<std::int64_t> indices() const override;
   std::int64_t size() const override { return size_; }
 
@@ -40,11 +47,17 @@ struct DistributedSamplerOptions {
 
 /// One rank's share of a dataset, PyTorch's semantics: all ranks permute alike from seed + epoch, then rank
 /// r takes r, r+N, r+2N, ...; all shares have equal size. The epoch moves on only by `set_epoch`; after a
-/// second pass with the same epoch and shuffling on, one warning says so.
+/// second pass with the same epoch and shuffling on, one warning on standard error says so.
+///
+/// The permutation is the same on every machine: a Fisher-Yates shuffle from the back, whose k-th number (from 1)
+/// is the SplitMix64 output for state (seed + epoch) + k * 0x9e3779b97f4a7c15, scaled to [0, i] by the high half
+/// of its 128-bit product with i + 1. It is not PyTorch's permutation. Not thread safe.
 class DistributedSampler final : public Sampler {
  public:
   /// Throws InvalidArgument unless 0 <= rank < num_replicas and size >= 0.
-  DistributedSampler(std::int64_t dataset_size, int num_replicas, int rank, const DistributedSamplerOptions& options = {});
+  DistributedSampler(std::int64_t dataset_size, int num_replicas, int rank,
+                     const DistributedSamplerOptions& options = {});
+  /// Throws InvalidArgument for a negative epoch.
   void set_epoch(std::int64_t epoch);
   std::int64_t epoch() const { return epoch_; }
   std::vector<std::int64_t> indices() const override;
