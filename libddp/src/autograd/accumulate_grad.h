@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "autograd/node.h"
 
@@ -56,15 +58,21 @@ class AccumulateGrad final : public Node {
   void remove_hook(std::uint64_t id);
 
  private:
+  friend IntrusivePtr<AccumulateGrad> accumulator_of(const Tensor& leaf);
+  Tensor make_memory() const;
+  void check_same(const Tensor& gradient, std::string_view what) const;
+  void erase_removed_hooks();
+
   Dims sizes_;
-  Dims strides_;
+  Dims strides_;  // of memory made here: the leaf's where they are dense, else row-major
   DType dtype_;
   Tensor memory_;
   bool external_ = false;
   bool valid_ = false;
   std::int64_t bytes_copied_ = 0;
   std::uint64_t next_id_ = 1;
-  std::list<std::pair<std::uint64_t, Hook>> hooks_;
+  std::list<std::pair<std::uint64_t, Hook>> hooks_;  // id 0: removed while the hooks were running
+  int running_hooks_ = 0;
 };
 
 /// The accumulator of a leaf that requires grad; made on first use. Throws AutogradError for others.

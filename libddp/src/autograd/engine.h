@@ -8,8 +8,10 @@ namespace ddp::autograd {
 
 /// Runs backward from `root`. Nodes run in order of falling sequence number once all their gradients are
 /// in; those of the caller's device on the caller, those of each other device on that device's persistent
-/// worker. Re-entrant. The first exception ends the pass and is rethrown here; end-of-pass callbacks are
-/// dropped then.
+/// worker. The first exception ends the pass and is rethrown here; end-of-pass callbacks are dropped then.
+///
+/// Re-entrant: a backward inside a hook or backward function runs all its nodes on the thread that calls it,
+/// whatever their device, since a worker that waited for another worker could wait for itself.
 void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph);
 
 /// Runs `callback` on the calling thread at the end of the backward that is running on this thread.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -44,13 +44,25 @@ class SavedTensor {
   bool released_ = false;
 };
 
+/// The engine's notes on a node during one pass; they live in the node so that a pass needs no table.
+struct PassSlot {
+  std::atomic<std::uint64_t> pass{0};  // the pass that uses the slot, 0: none
+  std::uint32_t pending = 0;           // gradients still to arrive
+  bool received = false;               // leaves: a defined gradient came
+  std::vector<Tensor> grads;           // sums so far, one a result; leaves: contributions from other devices
+};
+
 class Node : public RefCounted {
  public:
+  /// `device`: where the results live and where `apply` runs.
   explicit Node(Device device);
+  /// Releases a chain of nodes one after the other, so that a deep graph does not overflow the stack.
+  ~Node() override;
 
   virtual std::string_view name() const = 0;
-  /// `grads[i]` is the gradient of result i, undefined where none arrived. Fills `inputs[i]` for each edge
-  /// (undefined where none is needed). An input whose `destination(i)` was written returns that tensor.
+  /// `grads[i]` is the gradient of result i, undefined where none arrived (at least one is defined); it may be
+  /// moved from. `inputs` has one undefined tensor for each edge: fills those whose edge is not null. An input
+  /// whose `destination(i)` was written returns that tensor. Runs with grad mode off.
   virtual void apply(std::vector<Tensor>& grads, std::vector<Tensor>& inputs) = 0;
   /// Frees saved tensors after a backward without retain_graph.
   virtual void release_saved() {}
@@ -67,21 +79,25 @@ class Node : public RefCounted {
   void add_edge(const Tensor& input);
 
  protected:
-  /// The place for input i's gradient when it leads straight to a leaf of these sizes, dtype and device.
+  /// The place for input i's gradient when that input is a leaf on this node's device; undefined otherwise, and
+  /// for all but the first edge to the same leaf (two results written before either is counted would overwrite
+  /// each other). Ask in `apply`, shortly before writing. Not using it is allowed.
   Destination destination(std::size_t i) const;
 
  private:
   friend void set_history(const Tensor& result, const IntrusivePtr<Node>& node);
+  friend class Pass;
   Device device_;
   std::uint64_t sequence_;
   std::vector<Edge> edges_;
   std::uint32_t num_results_ = 0;
+  PassSlot slot_;
 };
 
 /// Fills the slot of TensorImpl: either made by `node` as result `index`, or a leaf with an accumulator.
 class AutogradMeta final : public AutogradMetaBase {
  public:
-  IntrusivePtr<Node> node;         // the maker; null for leaves
+  IntrusivePtr<Node> node;  // the maker; null for leaves
   std::uint32_t index = 0;
   IntrusivePtr<Node> accumulator;  // AccumulateGrad of a leaf; made on first use
 };
@@ -91,5 +107,12 @@ void set_history(const Tensor& result, const IntrusivePtr<Node>& node);
 
 /// True when grad mode is on and one of the tensors requires grad.
 bool needs_graph(std::initializer_list<const Tensor*> inputs);
+bool needs_graph(const std::vector<Tensor>& inputs);
+/// True when nothing but this handle can see the tensor's numbers, so that they may be changed or taken over.
+bool is_exclusive(const Tensor& tensor);
+/// The tensor's slot, null for a plain leaf that has none yet.
+inline AutogradMeta* meta_of(const Tensor& tensor) { return static_cast<AutogradMeta*>(tensor.impl()->autograd.get()); }
+/// The same numbers outside the graph, always a handle of its own.
+Tensor alias(const Tensor& tensor);
 
 }  // namespace ddp::autograd
