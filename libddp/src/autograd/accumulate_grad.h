@@ -56,6 +56,7 @@ class AccumulateGrad final : public Node {
   /// backward for its device. Returns an id for remove_hook.
   std::uint64_t add_hook(Hook hook);
   void remove_hook(std::uint64_t id);
+  bool has_hooks() const { return !hooks_.empty(); }
 
  private:
   friend IntrusivePtr<AccumulateGrad> accumulator_of(const Tensor& leaf);

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <functional>
-#include <map>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,8 +34,10 @@ class Module {
   std::vector<Tensor> buffers() const;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> named_children() const;
 
-  /// Moves parameters, gradients and buffers. Handles stay valid. Tied tensors stay tied. Converting the
-  /// dtype applies to floating-point tensors only. Blocks the host when it leaves a GPU.
+  /// Moves parameters, gradients and buffers. Handles stay valid. Tied tensors stay tied; views that merely
+  /// share memory do not. Converting the dtype applies to floating-point tensors only. What is in place already
+  /// is not touched. Blocks the host when it leaves a GPU. Throws InvalidArgument, and moves nothing, when a
+  /// parameter that would move has gradient hooks or its gradient in a bucket: move before wrapping.
   void to(Device device);
   void to(DType dtype);
 
@@ -48,8 +49,9 @@ class Module {
 
   /// Copies of the handles (not of the numbers) of all parameters and buffers, tied tensors under each name.
   StateDict state_dict() const;
-  /// Copies the numbers in. Throws InvalidArgument that lists missing and unexpected names and wrong sizes
-  /// (`strict` false: only those that match are loaded, but matching none is still an error).
+  /// Copies the numbers in, converting dtype and device. Throws InvalidArgument that lists all missing,
+  /// unexpected and repeated names and wrong sizes, and then changes nothing (`strict` false: only those that
+  /// match are loaded, but matching none is still an error). One name of a tied tensor is enough.
   void load_state_dict(const StateDict& state, bool strict = true);
 
  protected:
@@ -57,6 +59,8 @@ class Module {
   /// with a dot. An undefined tensor is allowed and skipped (no bias).
   Tensor register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);
   Tensor register_buffer(const std::string& name, Tensor tensor);
+  /// Registers a part and returns it. The same part may be registered in several places. Throws
+  /// InvalidArgument for a bad name, null, or a part that contains this module.
   template <class M>
   std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
     add_child(name, module);
@@ -66,6 +70,8 @@ class Module {
  private:
   void add_child(const std::string& name, std::shared_ptr<Module> module);
   void check_name(const std::string& name) const;
+  template <class Convert>
+  void convert(const Convert& convert);
   template <class Visit>
   void visit(const std::string& prefix, const Visit& visit) const;
 
@@ -90,6 +96,7 @@ class Sequential final : public UnaryModule {
   explicit Sequential(std::shared_ptr<Ms>... modules) {
     (push_back(std::move(modules)), ...);
   }
+  /// Throws InvalidArgument for null.
   void push_back(std::shared_ptr<UnaryModule> module);
   Tensor forward(const Tensor& x) override;
   std::size_t size() const { return modules_.size(); }
