@@ -20,13 +20,13 @@ namespace ddp::comm {
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   ReduceOp op = ReduceOp::sum;
-  std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
-  int root = 0;  ///< or the peer of send and recv
-  int tag = 0;   ///< of send and recv
-  std::uint64_t sequence = 0;  ///< counts the group's collectives from 1, equal on all ranks
-  CollectiveOptions options;
-  std::source_location where;
+  std::vector<Tensor> inputs = {};
+  std::vector<Tensor> outputs = {};
+  int root = 0;                ///< or the peer of send and recv
+  int tag = 0;                 ///< of send and recv
+  std::uint64_t sequence = 0;  ///< counts the lane's collectives from 1, equal on all ranks; 0 for send and recv
+  CollectiveOptions options = {};
+  std::source_location where = {};
 };
 
 /// Counted per group since construction.
@@ -66,7 +66,8 @@ class ProcessGroup {
   /// The store the group was made over, under the group's own prefix; null for groups without one.
   virtual std::shared_ptr<Store> store() const { return nullptr; }
 
-  /// In place. Every rank ends with the same bits. Of bool and uint8 tensors: sums wrap like uint8.
+  /// In place. Every rank ends with the same bits. Whole numbers wrap; of bool tensors sum and max are "or",
+  /// product and min are "and".
   Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum, CollectiveOptions options = {},
                   std::source_location where = std::source_location::current());
   /// One Work for several tensors of one dtype; backends may join them into one message.
@@ -131,19 +132,19 @@ class ProcessGroup {
   const int size_;
   const Device device_;
   const std::chrono::milliseconds timeout_;
-  std::uint64_t sequence_ = 0;
-  struct AtomicCounters;
-  std::unique_ptr<AtomicCounters> counters_;
+  struct Books;
+  std::unique_ptr<Books> books_;
 };
 
 /// How init_process_group makes a group. Unset fields come from the environment: RANK, WORLD_SIZE,
 /// LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (Open MPI's, PMI's and Slurm's are known too).
 struct InitOptions {
-  std::string backend = {};              ///< "gloo" or "nccl"; empty: nccl when every local rank has a GPU, else gloo
-  std::optional<Device> device = {};     ///< default: cuda:LOCAL_RANK for nccl, cpu:0 for gloo
+  std::string backend = {};           ///< "gloo" or "nccl"; empty: nccl when every local rank has a GPU, else gloo
+  std::optional<Device> device = {};  ///< default: cuda:LOCAL_RANK for nccl, cpu:0 for gloo
   std::optional<int> rank = {};
   std::optional<int> size = {};
-  std::shared_ptr<Store> store = {};     ///< default: TCPStore at MASTER_ADDR:MASTER_PORT, served by rank 0 unless a launcher does
+  std::shared_ptr<Store> store =
+      {};  ///< default: TCPStore at MASTER_ADDR:MASTER_PORT, served by rank 0 unless a launcher does
   std::chrono::milliseconds timeout = kDefaultTimeout;
   /// Compare kind, dtype, sizes and label of every collective on all ranks first (slow; for finding a mismatch).
   bool check_collectives = false;

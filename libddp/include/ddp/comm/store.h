@@ -31,6 +31,8 @@ class Store {
   virtual bool check(std::string_view key) = 0;
   /// Removes it; true when it was there.
   virtual bool erase(std::string_view key) = 0;
+  /// Where it is, for messages: "TCPStore at 10.0.0.1:29500", "FileStore '/tmp/x'".
+  virtual std::string describe() const = 0;
 
   void set_text(std::string_view key, std::string_view value);
   std::string get_text(std::string_view key, std::chrono::milliseconds timeout,
@@ -49,6 +51,7 @@ class HashStore final : public Store {
   Bytes set_if_absent(std::string_view key, std::span<const std::uint8_t> value) override;
   bool check(std::string_view key) override;
   bool erase(std::string_view key) override;
+  std::string describe() const override;
 
  private:
   struct Impl;
@@ -68,6 +71,7 @@ class FileStore final : public Store {
   Bytes set_if_absent(std::string_view key, std::span<const std::uint8_t> value) override;
   bool check(std::string_view key) override;
   bool erase(std::string_view key) override;
+  std::string describe() const override;
 
  private:
   struct Impl;
@@ -104,6 +108,7 @@ class TCPStore final : public Store {
   Bytes set_if_absent(std::string_view key, std::span<const std::uint8_t> value) override;
   bool check(std::string_view key) override;
   bool erase(std::string_view key) override;
+  std::string describe() const override;
 
  private:
   struct Impl;
@@ -121,6 +126,7 @@ class PrefixStore final : public Store {
   Bytes set_if_absent(std::string_view key, std::span<const std::uint8_t> value) override;
   bool check(std::string_view key) override;
   bool erase(std::string_view key) override;
+  std::string describe() const override;
 
  private:
   std::string prefix_;

@@ -11,7 +11,16 @@ enum class ReduceOp : std::uint8_t { sum, min, max, product };
 std::string to_string(ReduceOp op);
 
 enum class CollectiveKind : std::uint8_t {
-  all_reduce, broadcast, all_gather, reduce_scatter, gather, scatter, all_to_all, send, recv, barrier,
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  all_to_all,
+  send,
+  recv,
+  barrier,
 };
 /// "all_reduce", ...
 std::string to_string(CollectiveKind kind);
@@ -19,7 +28,7 @@ std::string to_string(CollectiveKind kind);
 /// Per-call options.
 struct CollectiveOptions {
   /// Printed in errors and records and never interpreted, e.g. "bucket 3: fc1.weight, fc1.bias".
-  std::string label;
+  std::string label = {};
   /// Deadline of this call; zero means the group's.
   std::chrono::milliseconds timeout{0};
   /// Lane (communicator and its stream) to run on, in [0, group.lanes()). Calls of one lane run in the

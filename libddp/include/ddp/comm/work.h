@@ -17,6 +17,8 @@ class WorkState {
   virtual void wait(StreamView stream, std::source_location where) = 0;
   virtual void wait_blocking(std::source_location where) = 0;
   virtual std::exception_ptr error() const = 0;
+  /// Whose current stream `Work::wait()` orders.
+  virtual Device device() const { return Device::cpu(); }
   /// Host nanoseconds (steady clock) when the collective began to run and when it ended; 0 before.
   virtual std::int64_t started_ns() const { return 0; }
   virtual std::int64_t ended_ns() const { return 0; }
