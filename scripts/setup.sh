@@ -61,7 +61,7 @@ exists() {  # any file that matches
 }
 
 present() {
-  local kind=${1%%:*} name=${1#*:} dir
+  local kind=${1%%:*} name=${1#*:} dir deps=${DDP_DEPS_DIR:-}
   case $kind in
     command) command -v "$name" >/dev/null 2>&1 ;;
     cmake)
@@ -71,7 +71,7 @@ present() {
     file) # shellcheck disable=SC2086  # a pattern
       exists $name ;;
     header)
-      for dir in /usr /usr/local ${DDP_DEPS_DIR//:/ }; do
+      for dir in /usr /usr/local ${deps//:/ }; do
         if exists "$dir/include/$name" "$dir/usr/include/$name" "$dir"/include/*-linux-gnu/"$name"; then return 0; fi
       done
       return 1

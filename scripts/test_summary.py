@@ -16,32 +16,31 @@ def skipped_cases(output):
 
 
 def main():
-    passed, failed, skipped, cases = 0, [], [], 0
+    passed, failed, cases = 0, [], 0
+    programs, parts = [], []  # skipped, with the reason
     for file in sys.argv[1:]:
         for test in ElementTree.parse(file).getroot().iter("testcase"):
             name, status = test.get("name"), test.get("status")
             output = test.findtext("system-out") or ""
-            ran = re.findall(r"^\[==========\] (\d+) tests? from .* ran", output, re.MULTILINE)
-            cases += sum(map(int, ran))
+            cases += sum(map(int, re.findall(r"^\[==========\] (\d+) tests? from .* ran", output, re.MULTILINE)))
+            message = test.find("skipped")
+            message = message.get("message", "") if message is not None else ""
             if status == "run":
                 passed += 1
-                reasons = collections.Counter(skipped_cases(output))
-                skipped += [(f"{name}, {count} of its cases", reason) for reason, count in reasons.items()]
-            elif status in ("notrun", "disabled"):
+                for reason, count in collections.Counter(skipped_cases(output)).items():
+                    parts.append(f"{count} of the cases of {name}: {reason}")
+            elif status == "disabled" or "SKIP_RETURN_CODE" in message:
                 why = re.search(r"SKIP REASON: (.*)", output)
-                message = test.find("skipped")
-                reason = why[1] if why else message.get("message") if message is not None else status
-                skipped.append((name, reason))
-                if "SKIP_RETURN_CODE" not in str(reason) and not why:
-                    failed.append(f"{name} (could not be run: {reason})")
+                programs.append(f"{name}: {why[1] if why else message or status}")
+            elif status == "notrun":
+                failed.append(f"{name} (could not be run: {message})")
             else:
                 failed.append(name)
-    programs = [entry for entry in skipped if ", " not in entry[0]]
-    print(f"{passed + len(failed)} test programs ran with {cases} GoogleTest cases; {len(programs)} programs were skipped")
-    for name, reason in skipped:
-        print(f"  skipped: {name}: {reason}")
-    for name in failed:
-        print(f"  FAILED: {name}")
+    print(f"{passed + len(failed)} test programs ran, with {cases} GoogleTest cases; {len(programs)} were skipped")
+    for text in programs + parts:
+        print(f"  skipped: {text}")
+    for text in failed:
+        print(f"  FAILED: {text}")
     print(f"tests: {passed} passed, {len(failed)} failed, {len(programs)} skipped")
     return 1 if failed or passed == 0 else 0
 
