@@ -34,7 +34,7 @@ if(DDP_SANITIZE)
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
 endif()
 
-# This machine's vector instructions, for the few files that ddp_native_sources() names. Elsewhere they are
+# This machine's vector instructions, used in src/tensor/cpu alone. Elsewhere they are
 # a trap: an inline function compiled with and without them has two bodies, and the linker keeps either.
 # The key stands for what -march=native means here; without it the compiler cache, which sees only the text
 # of the flags, would hand another processor's code to this one.
@@ -59,10 +59,3 @@ if(DDP_NATIVE)
     endforeach()
   endif()
 endif()
-
-# ddp_native_sources(<file>...): compile these files of the present folder with the machine's instructions.
-function(ddp_native_sources)
-  if(DDP_NATIVE_FLAGS)
-    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS ${DDP_NATIVE_FLAGS})
-  endif()
-endfunction()
