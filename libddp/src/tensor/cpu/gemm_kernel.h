@@ -78,7 +78,7 @@ void multiply_rows(const Walk& walk, const T* const* rows, const T* b_panel, T* 
 /// Calls f(std::integral_constant<int, rows>) for 1 <= rows <= kTileRows.
 template <class F, int... Rows>
 void with_rows_of(int rows, F&& f, std::integer_sequence<int, Rows...>) {
-  ((rows == Rows + 1 ? (f(std::integral_constant<int, Rows + 1>{}), true) : false) || ...);
+  static_cast<void>(((rows == Rows + 1 ? (f(std::integral_constant<int, Rows + 1>{}), true) : false) || ...));
 }
 template <class F>
 void with_rows(int rows, F&& f) {
