@@ -18,20 +18,12 @@ Tensor unsqueezed(const Tensor& x, std::size_t at) {
   return make_view(x, sizes, strides, x.storage_offset());
 }
 
-Tensor squeezed(const Tensor& x, std::size_t at) {
-  Dims sizes = x.sizes();
-  Dims strides = x.strides();
-  sizes.erase(at);
-  strides.erase(at);
-  return make_view(x, sizes, strides, x.storage_offset());
-}
-
 // [.., n] as [rows, n]: a view where the strides allow it, else a copy.
 Tensor as_rows(const Tensor& x) {
   if (x.dim() == 2) return x;
   const std::int64_t columns = x.size(-1);
-  const std::int64_t rows = columns == 0 ? Dims(std::span(x.sizes().begin(), x.sizes().size() - 1)).product()
-                                         : x.numel() / columns;
+  const std::int64_t rows =
+      columns == 0 ? Dims(std::span(x.sizes().begin(), x.sizes().size() - 1)).product() : x.numel() / columns;
   return reshape(x, {rows, columns});
 }
 
@@ -77,8 +69,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& out, bool accumula
   const Tensor right = column ? unsqueezed(b, 1) : b;
   DDP_CHECK(left.size(-1) == right.size(-2), InvalidArgument, "matmul: inner sizes ", left.size(-1), " and ",
             right.size(-2), " differ (arguments ", a.sizes(), " and ", b.sizes(), ")");
-  Dims sizes = with_matrix(broadcast_sizes(leading(left.sizes()), leading(right.sizes())), left.size(-2),
-                           right.size(-1));
+  Dims sizes =
+      with_matrix(broadcast_sizes(leading(left.sizes()), leading(right.sizes())), left.size(-2), right.size(-1));
   const std::size_t rank = sizes.size();
   if (column) sizes.erase(rank - 1);
   if (row) sizes.erase(rank - 2);

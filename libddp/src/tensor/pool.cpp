@@ -48,8 +48,8 @@ Tensor input_grad(const Tensor& grad, const Dims& input_sizes, Run&& run) {
 MaxPoolResult max_pool2d(const Tensor& x, const PoolParams& params) {
   check_floating("max_pool2d", x);
   const Dims sizes = output_sizes("max_pool2d", x.sizes(), params);
-  DDP_CHECK(x.size(2) * x.size(3) <= std::numeric_limits<std::int32_t>::max(), InvalidArgument, "max_pool2d: planes of ",
-            x.sizes(), " are too large for 32-bit indices");
+  DDP_CHECK(x.size(2) * x.size(3) <= std::numeric_limits<std::int32_t>::max(), InvalidArgument,
+            "max_pool2d: planes of ", x.sizes(), " are too large for 32-bit indices");
   const MaxPoolResult y{empty(sizes, x.options()), empty(sizes, {DType::int32, x.device()})};
   if (y.values.numel() != 0) pool_backend(x.device()).max_pool2d(contiguous(x), params, y.values, y.indices);
   return y;
@@ -100,10 +100,9 @@ Tensor adaptive_avg_pool2d_grad(const Tensor& grad, const Dims& input_sizes) {
   check_floating("adaptive_avg_pool2d_grad", grad);
   check_rank("adaptive_avg_pool2d_grad", input_sizes);
   check_rank("adaptive_avg_pool2d_grad", grad.sizes());
-  DDP_CHECK(grad.size(0) == input_sizes[0] && grad.size(1) == input_sizes[1] && input_sizes[2] >= 1 &&
-                input_sizes[3] >= 1,
-            InvalidArgument, "adaptive_avg_pool2d_grad: gradient ", grad.sizes(), " does not fit an input of ",
-            input_sizes);
+  DDP_CHECK(
+      grad.size(0) == input_sizes[0] && grad.size(1) == input_sizes[1] && input_sizes[2] >= 1 && input_sizes[3] >= 1,
+      InvalidArgument, "adaptive_avg_pool2d_grad: gradient ", grad.sizes(), " does not fit an input of ", input_sizes);
   return input_grad(grad, input_sizes, [&](PoolBackend& backend, const Tensor& out) {
     backend.adaptive_avg_pool2d_grad(contiguous(grad), out);
   });

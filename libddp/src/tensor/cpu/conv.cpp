@@ -13,8 +13,17 @@ using cpu::through_float32;
 using cpu::widen;
 
 ConvShape shape_of(const Dims& x, const Dims& weight, const Dims& y, const ConvParams& params, Device device) {
-  return {.n = x[0], .c = x[1], .h = x[2], .w = x[3], .k = weight[0], .r = weight[2], .s = weight[3], .p = y[2],
-          .q = y[3], .params = params, .device = device};
+  return {.n = x[0],
+          .c = x[1],
+          .h = x[2],
+          .w = x[3],
+          .k = weight[0],
+          .r = weight[2],
+          .s = weight[3],
+          .p = y[2],
+          .q = y[3],
+          .params = params,
+          .device = device};
 }
 
 template <class T>
@@ -73,9 +82,8 @@ class CpuConv final : public ConvBackend {
   void conv2d_weight_grad(const Tensor& grad, const Tensor& x, const ConvParams& params, const Tensor& out,
                           bool accumulate) override {
     if (is_narrow(out.dtype())) {
-      through_float32(out, accumulate, [&](const Tensor& wide) {
-        conv2d_weight_grad(widen(grad), widen(x), params, wide, accumulate);
-      });
+      through_float32(out, accumulate,
+                      [&](const Tensor& wide) { conv2d_weight_grad(widen(grad), widen(x), params, wide, accumulate); });
     } else if (out.dtype() == DType::float32) {
       weight_grad<float>(grad, x, params, out, accumulate);
     } else {

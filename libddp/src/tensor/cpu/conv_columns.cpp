@@ -86,10 +86,20 @@ void conv_forward(const ConvShape& s, const T* x, const T* weight, const T* bias
 template <class T>
 void conv_input_grad(const ConvShape& s, const T* grad, const T* weight, T* x_grad) {
   const ConvParams& params = s.params;
-  const Pair padding{params.dilation.h * (s.r - 1) - params.padding.h, params.dilation.w * (s.s - 1) - params.padding.w};
+  const Pair padding{params.dilation.h * (s.r - 1) - params.padding.h,
+                     params.dilation.w * (s.s - 1) - params.padding.w};
   if (params.stride.h == 1 && params.stride.w == 1 && padding.h >= 0 && padding.w >= 0) {
-    ConvShape turned{.n = s.n, .c = s.k, .h = s.p, .w = s.q, .k = s.c, .r = s.r, .s = s.s, .p = s.h, .q = s.w,
-                     .params = params, .device = s.device};
+    ConvShape turned{.n = s.n,
+                     .c = s.k,
+                     .h = s.p,
+                     .w = s.q,
+                     .k = s.c,
+                     .r = s.r,
+                     .s = s.s,
+                     .p = s.h,
+                     .q = s.w,
+                     .params = params,
+                     .device = s.device};
     turned.params.padding = padding;
     conv_shifted<T>(turned, grad, weight, true, nullptr, x_grad);
     return;

@@ -69,8 +69,7 @@ void conv_weight_grad(const ConvShape& shape, const T* grad, const T* x, T* weig
             const int height = tiles.height(t);
             std::array<const T*, kTileRows> rows{};
             for (int i = 0; i < height; ++i) {
-              rows[static_cast<std::size_t>(i)] =
-                  framed.data() + offsets[static_cast<std::size_t>(tiles.begin(t) + i)];
+              rows[static_cast<std::size_t>(i)] = framed.data() + offsets[static_cast<std::size_t>(tiles.begin(t) + i)];
             }
             with_rows(height, [&](auto count) {
               multiply_rows<T, count()>(walk, rows.data(), panel.data(), sum + tiles.begin(t) * width, width,

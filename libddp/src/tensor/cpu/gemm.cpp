@@ -56,9 +56,8 @@ class CpuGemm final : public GemmBackend {
  public:
   void matmul(const Tensor& a, const Tensor& b, const Tensor& out, bool accumulate) override {
     if (cpu::is_narrow(out.dtype())) {
-      cpu::through_float32(out, accumulate, [&](const Tensor& wide) {
-        batched<float>(cpu::widen(a), cpu::widen(b), wide, accumulate);
-      });
+      cpu::through_float32(out, accumulate,
+                           [&](const Tensor& wide) { batched<float>(cpu::widen(a), cpu::widen(b), wide, accumulate); });
     } else if (out.dtype() == DType::float32) {
       batched<float>(a, b, out, accumulate);
     } else {

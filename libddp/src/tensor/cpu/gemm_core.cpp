@@ -146,7 +146,8 @@ void run_direct(const Problem<T>& p, Device device) {
     const std::int64_t k0 = p.k * block / blocks;
     const std::int64_t depth = p.k * (block + 1) / blocks - k0;
     const std::int64_t panel_size = depth * kTileColumns<T>;
-    for (std::int64_t j = 0; j < panels; ++j) pack_panel(p, k0, depth, j * kTileColumns<T>, panel.data() + j * panel_size);
+    for (std::int64_t j = 0; j < panels; ++j)
+      pack_panel(p, k0, depth, j * kTileColumns<T>, panel.data() + j * panel_size);
     const Walk walk{1, depth, 0, p.a.column_stride};
     for (std::int64_t t = 0; t < tiles.count(); ++t) {
       const std::int64_t row = tiles.begin(t);

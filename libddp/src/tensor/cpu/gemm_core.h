@@ -19,10 +19,10 @@ struct MatrixView {
 /// What happens to C beside the product.
 template <class T>
 struct GemmOptions {
-  bool accumulate = false;          ///< C += the product
-  const T* column_bias = nullptr;   ///< added to every row of C
-  const T* row_bias = nullptr;      ///< added to every column of C
-  bool relu = false;                ///< last
+  bool accumulate = false;         ///< C += the product
+  const T* column_bias = nullptr;  ///< added to every row of C
+  const T* row_bias = nullptr;     ///< added to every column of C
+  bool relu = false;               ///< last
 };
 
 /// C [m, n] = A [m, k] B [k, n] on the threads of `device`. Any strides; C must not overlap A or B. Results do

@@ -87,8 +87,7 @@ void with_rows(int rows, F&& f) {
 
 /// n rows cut into tiles of nearly equal height, so that no thin tile is left over.
 struct RowTiles {
-  explicit RowTiles(std::int64_t rows)
-      : rows_(rows), count_((rows + kTileRows - 1) / kTileRows) {}
+  explicit RowTiles(std::int64_t rows) : rows_(rows), count_((rows + kTileRows - 1) / kTileRows) {}
   std::int64_t count() const { return count_; }
   std::int64_t begin(std::int64_t tile) const { return rows_ * tile / count_; }
   int height(std::int64_t tile) const { return static_cast<int>(begin(tile + 1) - begin(tile)); }
