@@ -2,8 +2,8 @@
 
 #include <bit>
 
-#include "ddp/core/error.h"
 #include "core/thread_pool.h"
+#include "ddp/core/error.h"
 #include "tensor/elementwise.h"
 
 namespace ddp::parallel {
@@ -32,11 +32,20 @@ void divide_(const Tensor& sum, int ranks) {
     return;
   }
   switch (sum.dtype()) {
-    case DType::float32: divide_elements<float>(sum, ranks); break;
-    case DType::float64: divide_elements<double>(sum, ranks); break;
-    case DType::float16: divide_elements<Half>(sum, ranks); break;
-    case DType::bfloat16: divide_elements<BFloat16>(sum, ranks); break;
-    default: detail::fail<InvalidArgument>("gradients are floating point, not ", sum.dtype());
+    case DType::float32:
+      divide_elements<float>(sum, ranks);
+      break;
+    case DType::float64:
+      divide_elements<double>(sum, ranks);
+      break;
+    case DType::float16:
+      divide_elements<Half>(sum, ranks);
+      break;
+    case DType::bfloat16:
+      divide_elements<BFloat16>(sum, ranks);
+      break;
+    default:
+      detail::fail<InvalidArgument>("gradients are floating point, not ", sum.dtype());
   }
 }
 

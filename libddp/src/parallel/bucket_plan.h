@@ -26,10 +26,10 @@ struct PlanSlot {
 struct PlannedBucket {
   DType dtype = DType::float32;
   Device device = Device::cpu();
-  std::vector<std::size_t> slots;      // in the order in which they lie
-  std::vector<std::int64_t> offsets;   // of each of them, in elements
-  std::int64_t payload_bytes = 0;      // of the gradients alone: what caps are compared with
-  std::int64_t elements = 0;           // with padding and, in the last bucket, the status word
+  std::vector<std::size_t> slots;     // in the order in which they lie
+  std::vector<std::int64_t> offsets;  // of each of them, in elements
+  std::int64_t payload_bytes = 0;     // of the gradients alone: what caps are compared with
+  std::int64_t elements = 0;          // with padding and, in the last bucket, the status word
   friend bool operator==(const PlannedBucket&, const PlannedBucket&) = default;
 };
 

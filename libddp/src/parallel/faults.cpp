@@ -107,8 +107,9 @@ std::string describe(const std::vector<PassAccount>& accounts) {
   std::string text = kPrefix;
   for (std::size_t i = 0; i < parts.size(); ++i) text += concat(i == 0 ? "" : "; ", parts[i]);
   if (!all_names(accounts, &PassAccount::missing).empty()) {
-    text += ". Every parameter that requires grad must take part in the loss on every rank; freeze the others on all "
-            "ranks or leave them out by parameters_to_ignore";
+    text +=
+        ". Every parameter that requires grad must take part in the loss on every rank; freeze the others on all "
+        "ranks or leave them out by parameters_to_ignore";
   }
   return text;
 }

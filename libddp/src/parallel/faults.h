@@ -25,8 +25,8 @@ std::string describe(const std::vector<PassAccount>& accounts);
 
 /// Collective among the ranks whose status word shows a fault or a difference: that is all of them. Returns
 /// the error's text, equal on all ranks. Blocks the host.
-std::string exchange_accounts(comm::ProcessGroup& group, const PassAccount& mine, const comm::CollectiveOptions& options,
-                              std::source_location where);
+std::string exchange_accounts(comm::ProcessGroup& group, const PassAccount& mine,
+                              const comm::CollectiveOptions& options, std::source_location where);
 
 /// The text when a rank gave the pass up: nothing can be exchanged with it any more.
 std::string describe_abandoned(const StatusSum& status);

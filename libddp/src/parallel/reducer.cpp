@@ -102,6 +102,10 @@ class Reducer::Impl {
   void zero_missing();
   StatusSum wait_for_sums(bool blocking, std::source_location where);
   void copy_out();
+  void count_copied(std::int64_t bytes) {
+    counters_.bytes_copied += static_cast<std::uint64_t>(bytes);
+    trace::count(trace::Counter::gradient_bytes_copied, bytes);
+  }
   std::uint32_t digest() const;
   PassAccount account() const;
 
@@ -151,8 +155,7 @@ Reducer::Impl::Impl(std::shared_ptr<comm::ProcessGroup> group, std::vector<Gradi
   }
   if (alone()) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      own_.push_back(foreign_[i].defined() ? foreign_[i]
-                                           : zeros(slots_[i].sizes, {slots_[i].dtype, slots_[i].device}));
+      own_.push_back(foreign_[i].defined() ? foreign_[i] : zeros(slots_[i].sizes, {slots_[i].dtype, slots_[i].device}));
     }
     return;
   }
@@ -249,12 +252,12 @@ void Reducer::Impl::mark_ready(std::size_t slot, StreamView stream, const Tensor
   if (!(stream == current)) {  // collectives begin after the current stream's work
     current.wait_for(stream);
   }
-  if (source.defined() && source.numel() > 0) {
+  const Tensor& from = source.defined() ? source : foreign_[slot];
+  if (from.defined() && from.numel() > 0) {
     Tensor place = set_->view(slot);
-    place.copy_(source);
-    copied_in_[slot] = source;
-    counters_.bytes_copied += static_cast<std::uint64_t>(source.nbytes());
-    trace::count(trace::Counter::gradient_bytes_copied, source.nbytes());
+    place.copy_(from);
+    copied_in_[slot] = from;
+    count_copied(from.nbytes());
   }
   const std::size_t index = set_->bucket_of(slot);
   if (index == BucketSet::kNoBucket) return;
@@ -316,8 +319,8 @@ void Reducer::Impl::finish(bool blocking, std::source_location where) {
   blocking = blocking || device().is_cpu();
   const StatusSum status = wait_for_sums(blocking, where);
   if (!blocking) {
-    DDP_CHECK(missing_.empty() && twice_.empty() && unexpected_.empty(), ReductionError,
-              describe({account()}), " (rank ", group_->rank(), ")");
+    DDP_CHECK(missing_.empty() && twice_.empty() && unexpected_.empty(), ReductionError, describe({account()}),
+              " (rank ", group_->rank(), ")");
   }
   DDP_CHECK(status.abandoned == 0, ReductionError, describe_abandoned(status));
   if (!status.healthy()) {
@@ -357,8 +360,7 @@ void Reducer::Impl::copy_out() {
     Tensor target = std::exchange(copied_in_[slot], {});
     if (!target.defined()) continue;
     target.copy_(set_->view(slot));
-    counters_.bytes_copied += static_cast<std::uint64_t>(target.nbytes());
-    trace::count(trace::Counter::gradient_bytes_copied, target.nbytes());
+    count_copied(target.nbytes());
   }
 }
 

@@ -75,9 +75,7 @@ std::string both(const std::string& what, int rank_a, const std::string& a, int 
   return concat(what, ": ", a, " on rank ", rank_a, ", ", b, " on rank ", rank_b);
 }
 
-std::string shown(const TensorDescription& one) {
-  return concat("'", one.name, "' ", one.sizes, " ", one.dtype);
-}
+std::string shown(const TensorDescription& one) { return concat("'", one.name, "' ", one.sizes, " ", one.dtype); }
 
 std::string tensor_difference(const std::string& kind, std::size_t index, const TensorDescription& a, int rank_a,
                               const TensorDescription& b, int rank_b) {
@@ -138,8 +136,8 @@ void check_same_on_all_ranks(comm::ProcessGroup& group, const Description& mine,
   ranks.reserve(all.size());
   for (const comm::Bytes& bytes : all) ranks.push_back(decode(bytes));
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    DDP_CHECK(ranks[rank].refusal.empty(), InvalidArgument, mine.subject, ": rank ", rank, " refuses: ",
-              ranks[rank].refusal);
+    DDP_CHECK(ranks[rank].refusal.empty(), InvalidArgument, mine.subject, ": rank ", rank,
+              " refuses: ", ranks[rank].refusal);
   }
   std::string text;
   std::string also;

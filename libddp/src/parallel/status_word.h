@@ -16,17 +16,17 @@ namespace ddp::parallel {
 
 /// What one rank says.
 struct Status {
-  bool fault = false;           // details follow by an exchange in which every rank takes part
-  bool abandoned = false;       // this rank ended the pass early and takes part in nothing more of it
-  std::uint32_t digest = 0;     // of what must be equal: plan, pass, active slots
+  bool fault = false;        // details follow by an exchange in which every rank takes part
+  bool abandoned = false;    // this rank ended the pass early and takes part in nothing more of it
+  std::uint32_t digest = 0;  // of what must be equal: plan, pass, active slots
 };
 
 /// What all ranks have said.
 struct StatusSum {
   bool fault = false;
-  bool differs = false;   // digests are not all equal
-  int abandoned = 0;      // 0: none; 1: exactly one; 2: two or more
-  int abandoned_rank = 0; // meaningful for exactly one
+  bool differs = false;    // digests are not all equal
+  int abandoned = 0;       // 0: none; 1: exactly one; 2: two or more
+  int abandoned_rank = 0;  // meaningful for exactly one
   bool healthy() const { return !fault && !differs && abandoned == 0; }
 };
 

@@ -17,17 +17,20 @@ namespace ddp::parallel {
 
 /// Names and defaults are PyTorch's where it has them.
 struct DDPOptions {
-  std::vector<std::int64_t> bucket_cap_bytes = {25 << 20};  ///< one number or a list, see ReducerOptions
-  std::int64_t first_bucket_bytes = 1 << 20;
+  std::vector<std::int64_t> bucket_cap_bytes = {kDefaultBucketCapBytes};  ///< one number or a list, see ReducerOptions
+  std::int64_t first_bucket_bytes = kFirstBucketAuto;
   /// Gradients live in the buckets; off: own memory, copied in and out (counted).
+  /// On: a gradient that somebody holds aliases the bucket and changes with the next backward.
   bool gradient_as_bucket_view = true;
   /// Compare the model on all ranks and broadcast rank 0's parameters and buffers. Off: nothing is sent at
   /// the start; the caller vouches that the replicas are equal.
   bool init_sync = true;
-  /// Broadcast rank 0's buffers before each training forward that records a graph.
+  /// Broadcast rank 0's buffers before each training forward that records a graph, not under `no_sync`. One
+  /// collective per dtype. Nothing is sent in evaluation mode or with grad mode off.
   bool broadcast_buffers = true;
   /// Parameters and buffers left to themselves, by full name. An unknown name is an error.
   std::vector<std::string> parameters_to_ignore = {};
+  /// Once, before the second training forward: plan the buckets in the order in which gradients arrived.
   bool rebuild = true;
   int lanes = 1;
 };
@@ -48,10 +51,25 @@ class DDPCore {
 
   const std::shared_ptr<comm::ProcessGroup>& group() const;
   Reducer* reducer() const;  ///< null when the module has nothing to train or world size is 1
+  ReducerCounters counters() const;
+  void enter_no_sync();
+  void leave_no_sync();
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Until the end of the scope gradients only add up locally. See DistributedDataParallel::no_sync.
+class [[nodiscard]] NoSyncGuard {
+ public:
+  explicit NoSyncGuard(DDPCore& core) : core_(core) { core_.enter_no_sync(); }
+  ~NoSyncGuard() { core_.leave_no_sync(); }
+  NoSyncGuard(const NoSyncGuard&) = delete;
+  NoSyncGuard& operator=(const NoSyncGuard&) = delete;
+
+ private:
+  DDPCore& core_;
 };
 
 namespace detail {
@@ -88,14 +106,20 @@ void collect(std::vector<Tensor*>& out, std::tuple<Ts...>& tuple) {
 /// buckets, while it runs. Call it as the module itself: `model(args...)` returns what `forward` returns.
 ///
 /// A parameter that gets no gradient makes backward throw ReductionError on every rank, naming parameter and
-/// ranks, before any optimiser can step (at world size 1 it is no error). Names carry no prefix.
+/// ranks, before any optimiser can step (at world size 1 it is no error). An exception out of backward on one rank
+/// makes backward throw ReductionError on the others, naming that rank. After either the gradients are of no
+/// use: clear them. Names carry no prefix.
+///
+/// The mean is over ranks, each rank's loss counting the same. A parameter may be frozen for a while (on all
+/// ranks) and thawed again; one that was frozen when wrapped, or that has been replaced since, needs a new wrapper:
+/// the next forward throws InvalidArgument naming it. A module can be wrapped once at a time. One with nothing to
+/// train is passed through. The wrapped module must outlive no one: the wrapper shares it. Not thread safe.
 template <class M>
 class DistributedDataParallel {
  public:
   /// Collective over the group; throws InvalidArgument on all ranks when the replicas differ. Blocks the host.
   DistributedDataParallel(std::shared_ptr<M> module, std::shared_ptr<comm::ProcessGroup> group,
-                          const DDPOptions& options = {},
-                          std::source_location where = std::source_location::current())
+                          const DDPOptions& options = {}, std::source_location where = std::source_location::current())
       : module_(std::move(module)), core_(std::make_unique<DDPCore>(*module_, std::move(group), options, where)) {}
 
   template <class... Args>
@@ -112,6 +136,14 @@ class DistributedDataParallel {
     return (*this)(std::forward<Args>(args)...);
   }
 
+  /// Gradients only add up locally until the end of the scope; the next backward outside averages the sum of
+  /// all. A micro-batch belongs to the scope when its forward or its backward is inside. Where several forwards
+  /// share one backward, the latest of them decides.
+  ///
+  ///     { auto guard = model.no_sync(); loss(model(first)).backward(); }
+  ///     loss(model(second)).backward();
+  NoSyncGuard no_sync() { return NoSyncGuard(*core_); }
+
   M& module() { return *module_; }
   const std::shared_ptr<M>& module_ptr() const { return module_; }
   std::vector<Tensor> parameters() const { return module_->parameters(); }
@@ -121,7 +153,10 @@ class DistributedDataParallel {
   void train(bool on = true) { module_->train(on); }
   void eval() { module_->eval(); }
   void zero_grad() { module_->zero_grad(); }
+  /// Null at world size 1 and for a module with nothing to train.
   Reducer* reducer() const { return core_->reducer(); }
+  /// All zero where there is no reducer. `bytes_copied` has the copies between gradients and buckets of either side.
+  ReducerCounters counters() const { return core_->counters(); }
   const std::shared_ptr<comm::ProcessGroup>& group() const { return core_->group(); }
 
  private:

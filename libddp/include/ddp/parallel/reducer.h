@@ -26,7 +26,7 @@ struct GradientSlot {
   Dims sizes;
   DType dtype = DType::float32;
   Device device = Device::cpu();
-  Dims strides = {};       ///< in elements; empty for row-major. Dense, non-overlapping
+  Dims strides = {};  ///< in elements; empty for row-major. Dense, non-overlapping
   void* memory = nullptr;
 };
 
@@ -60,14 +60,14 @@ struct BucketInfo {
 
 /// Counted since construction.
 struct ReducerCounters {
-  std::uint64_t passes = 0;          ///< synchronised backward passes
+  std::uint64_t passes = 0;  ///< synchronised backward passes
   std::uint64_t collectives = 0;
   std::uint64_t bytes_reduced = 0;
-  std::uint64_t bytes_copied = 0;    ///< between gradients and buckets
+  std::uint64_t bytes_copied = 0;          ///< between gradients and buckets
   std::uint64_t launched_before_last = 0;  ///< buckets launched before the last gradient of their pass was ready
   std::uint64_t rebuilds = 0;
-  double exposed_ms = 0;             ///< host time spent waiting for sums after the last gradient
-  double communication_ms = 0;       ///< sum of the buckets' collective times
+  double exposed_ms = 0;        ///< host time spent waiting for sums after the last gradient
+  double communication_ms = 0;  ///< sum of the buckets' collective times
 };
 
 /// Averages gradients over a group in buckets. The plan is the same on all ranks and collectives are launched
