@@ -51,6 +51,10 @@ class AccumulateGrad final : public Node {
   /// Bytes that had to be copied into an external destination since construction.
   std::int64_t bytes_copied() const { return bytes_copied_; }
 
+  /// Set by the one that averages this gradient over ranks; a second one refuses the leaf.
+  bool claimed() const { return claimed_; }
+  void set_claimed(bool claimed) { claimed_ = claimed; }
+
   using Hook = std::function<void(AccumulateGrad&)>;
   /// Runs after each backward in which this leaf got its complete gradient, on the thread that runs
   /// backward for its device. Returns an id for remove_hook.
@@ -70,6 +74,7 @@ class AccumulateGrad final : public Node {
   Tensor memory_;
   bool external_ = false;
   bool valid_ = false;
+  bool claimed_ = false;
   std::int64_t bytes_copied_ = 0;
   std::uint64_t next_id_ = 1;
   std::list<std::pair<std::uint64_t, Hook>> hooks_;  // id 0: removed while the hooks were running

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <optional>
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/engine.h"
@@ -8,6 +7,7 @@
 #include "ddp/parallel/distributed_data_parallel.h"
 #include "parallel/model_sync.h"
 #include "parallel/output_node.h"
+#include "parallel/slot_check.h"
 #include "parallel/start_check.h"
 #include "tensor/tensor_impl.h"
 
@@ -23,12 +23,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 TensorDescription describe(const std::string& name, const Tensor& tensor) {
   return {name, tensor.sizes(), tensor.strides(), tensor.dtype(), tensor.requires_grad()};
-}
-
-std::string numbers(const std::vector<std::int64_t>& values) {
-  std::string text;
-  for (const std::int64_t value : values) text += concat(text.empty() ? "" : ", ", value);
-  return text;
 }
 
 const char* text(bool value) { return value ? "true" : "false"; }
@@ -94,6 +88,7 @@ class DDPCore::Impl : public std::enable_shared_from_this<DDPCore::Impl> {
   std::atomic<int> no_sync_depth_ = 0;
   bool latest_forward_no_sync_ = false;
   bool pass_open_ = false;
+  bool claimed_ = false;
 };
 
 namespace {
@@ -201,6 +196,7 @@ Description DDPCore::Impl::description() const {
 // What needs weak_from_this, hence after construction.
 void DDPCore::Impl::attach() {
   for (Slot& slot : slots_) slot.leaf->set_claimed(true);
+  claimed_ = true;
   if (group_->size() == 1 || slots_.empty()) return;
   std::vector<GradientSlot> gradients;
   for (const Known& parameter : parameters_) {
@@ -231,6 +227,7 @@ DDPCore::Impl::~Impl() {
   }
   reducer_.reset();  // gives an open pass up
   for (Slot& slot : slots_) {
+    if (claimed_) slot.leaf->set_claimed(false);
     if (slot.leaf->has_external_destination()) {
       try {
         slot.leaf->set_destination({});

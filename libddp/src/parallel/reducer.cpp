@@ -10,6 +10,7 @@
 #include "parallel/faults.h"
 #include "parallel/hash.h"
 #include "parallel/rebuild.h"
+#include "parallel/slot_check.h"
 #include "parallel/start_check.h"
 #include "parallel/status_word.h"
 
@@ -23,45 +24,6 @@ std::vector<PlanSlot> plan_slots(std::span<const GradientSlot> slots) {
   out.reserve(slots.size());
   for (const GradientSlot& slot : slots) out.push_back({slot.sizes.product(), slot.dtype, slot.device});
   return out;
-}
-
-std::string numbers(const std::vector<std::int64_t>& values) {
-  std::string text;
-  for (const std::int64_t value : values) text += concat(text.empty() ? "" : ", ", value);
-  return text;
-}
-
-std::string refusal(const comm::ProcessGroup& group, const std::vector<GradientSlot>& slots,
-                    const ReducerOptions& options) {
-  for (const GradientSlot& slot : slots) {
-    if (!is_floating_point(slot.dtype)) {
-      return concat("gradient '", slot.name, "' is ", slot.dtype, "; only floating-point gradients are averaged");
-    }
-    if (slot.device != group.device()) {
-      return concat("gradient '", slot.name, "' is on ", slot.device, ", the group's device is ", group.device());
-    }
-    if (!slot.strides.empty() && slot.strides.size() != slot.sizes.size()) {
-      return concat("gradient '", slot.name, "' has sizes ", slot.sizes, " and strides ", slot.strides);
-    }
-  }
-  if (options.lanes < 1) return concat("lanes is ", options.lanes, "; at least 1");
-  return {};
-}
-
-Description describe_slots(const comm::ProcessGroup& group, const std::vector<GradientSlot>& slots,
-                           const ReducerOptions& options) {
-  Description description;
-  description.subject = "Reducer";
-  description.refusal = refusal(group, slots, options);
-  for (const GradientSlot& slot : slots) {
-    const Dims& strides = slot.strides.empty() ? contiguous_strides(slot.sizes) : slot.strides;
-    description.parameters.push_back({slot.name, slot.sizes, strides, slot.dtype, true});
-  }
-  description.settings = {{"bucket_cap_bytes", numbers(options.bucket_cap_bytes)},
-                          {"first_bucket_bytes", std::to_string(options.first_bucket_bytes)},
-                          {"rebuild", options.rebuild ? "true" : "false"},
-                          {"lanes", std::to_string(options.lanes)}};
-  return description;
 }
 
 }  // namespace
@@ -101,7 +63,7 @@ class Reducer::Impl {
   void launch_rest(bool abandoned);
   void zero_missing();
   StatusSum wait_for_sums(bool blocking, std::source_location where);
-  void copy_out();
+  void copy_out(const std::vector<Tensor>& copied_in);
   void count_copied(std::int64_t bytes) {
     counters_.bytes_copied += static_cast<std::uint64_t>(bytes);
     trace::count(trace::Counter::gradient_bytes_copied, bytes);
@@ -314,6 +276,7 @@ void Reducer::Impl::finish(bool blocking, std::source_location where) {
   DDP_CHECK(open_, InvalidArgument, "finish without prepare");
   open_ = false;
   if (!synchronize_) return;
+  const std::vector<Tensor> copied_in = std::exchange(copied_in_, {});
   launch_rest(false);
   lock.unlock();
   blocking = blocking || device().is_cpu();
@@ -326,7 +289,7 @@ void Reducer::Impl::finish(bool blocking, std::source_location where) {
   if (!status.healthy()) {
     throw ReductionError(exchange_accounts(*group_, account(), lane_options(0, "faults of a backward pass"), where));
   }
-  copy_out();
+  copy_out(copied_in);
   arrival_.keep();
 }
 
@@ -355,9 +318,9 @@ StatusSum Reducer::Impl::wait_for_sums(bool blocking, std::source_location where
   return status;
 }
 
-void Reducer::Impl::copy_out() {
+void Reducer::Impl::copy_out(const std::vector<Tensor>& copied_in) {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    Tensor target = std::exchange(copied_in_[slot], {});
+    Tensor target = copied_in[slot];
     if (!target.defined()) continue;
     target.copy_(set_->view(slot));
     count_copied(target.nbytes());
@@ -369,6 +332,7 @@ void Reducer::Impl::abandon() noexcept {
   if (!open_) return;
   open_ = false;
   if (!synchronize_) return;
+  copied_in_.clear();
   try {
     launch_rest(true);
   } catch (...) {

@@ -113,7 +113,7 @@ void collect(std::vector<Tensor*>& out, std::tuple<Ts...>& tuple) {
 /// The mean is over ranks, each rank's loss counting the same. A parameter may be frozen for a while (on all
 /// ranks) and thawed again; one that was frozen when wrapped, or that has been replaced since, needs a new wrapper:
 /// the next forward throws InvalidArgument naming it. A module can be wrapped once at a time. One with nothing to
-/// train is passed through. The wrapped module must outlive no one: the wrapper shares it. Not thread safe.
+/// train is passed through. Not thread safe.
 template <class M>
 class DistributedDataParallel {
  public:
