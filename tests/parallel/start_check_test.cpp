@@ -66,7 +66,7 @@ TEST(FirstDifference, DtypeStridesRequiresGradOrderBuffersOptions) {
   EXPECT_EQ(first_difference(model(), 0, other, 1),
             "buffer 1: none on rank 0, 'extra' [1] float32 on rank 1 (1 buffers on rank 0, 2 on rank 1)");
   other = model();
-  other.settings[0].second = "2";
+  other.settings = {{"lanes", "2"}};
   EXPECT_EQ(first_difference(model(), 0, other, 1), "option lanes: 1 on rank 0, 2 on rank 1");
 }
 

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/comm/process_group.h"
+#include "ddp/core/error.h"
+#include "ddp/parallel/reducer.h"
+#include "support/ranks.h"
+#include "support/recording_group.h"
+
+/// Helpers of this room's tests.
+namespace ddp::test {
+
+/// The text of the `Kind` that `call` throws; a failure when it throws nothing. Other errors pass.
+template <class Kind, class F>
+std::string text_of(F&& call) {
+  try {
+    call();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Labels of the recorded all_reduce calls, in order.
+inline std::vector<std::string> reduced_labels(const RecordingGroup& group) {
+  std::vector<std::string> labels;
+  for (const RecordedCall& call : group.calls()) {
+    if (call.kind == comm::CollectiveKind::all_reduce) labels.push_back(call.label);
+  }
+  return labels;
+}
+
+/// Slots "p0", "p1", ... of these element counts.
+inline std::vector<parallel::GradientSlot> make_slots(const std::vector<std::int64_t>& counts,
+                                                      DType dtype = DType::float32) {
+  std::vector<parallel::GradientSlot> slots;
+  for (std::size_t i = 0; i < counts.size(); ++i) slots.push_back({concat("p", i), {counts[i]}, dtype});
+  return slots;
+}
+
+}  // namespace ddp::test
