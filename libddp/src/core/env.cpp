@@ -17,7 +17,8 @@ std::optional<std::string> env_string(const char* name) {
 std::int64_t parse_int(std::string_view what, std::string_view text, std::int64_t low, std::int64_t high) {
   std::int64_t value = 0;
   const char* end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  const auto [stop, status] =
+      std::from_chars(text.data(), end, value);  // NOLINT(bugprone-suspicious-stringview-data-usage)
   DDP_CHECK(status == std::errc() && stop == end && value >= low && value <= high, InvalidArgument, what, " is '", text,
             "'; allowed: a whole number from ", low, " to ", high);
   return value;

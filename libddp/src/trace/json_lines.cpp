@@ -3,10 +3,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "ddp/core/error.h"
 #include "ddp/trace/recorder.h"
@@ -57,7 +57,7 @@ Json counters_to_json(int rank) {
 }
 
 [[noreturn]] void fail_to_write(const std::string& path, int error) {
-  detail::fail<IoError>("cannot write the trace file '", path, "': ", std::strerror(error));
+  detail::fail<IoError>("cannot write the trace file '", path, "': ", std::generic_category().message(error));
 }
 
 }  // namespace

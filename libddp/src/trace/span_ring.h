@@ -25,17 +25,17 @@ class SpanRing {
   void push(const Span& span) noexcept {
     const std::uint64_t ticket = head_.fetch_add(1, std::memory_order_relaxed);
     Slot& slot = slots_[ticket & (Capacity - 1)];
-    std::uint64_t mark = slot.mark.load(std::memory_order_relaxed);
+    std::uint64_t mark = atomic(slot.mark).load(std::memory_order_relaxed);
     // Odd: a thread one lap behind is writing. Larger: this thread was lapped. Either way the span is
     // dropped; to wait here would be to wait for a thread that is not running.
     if ((mark & 1) != 0 || mark >= writing(ticket)) return;
-    if (!slot.mark.compare_exchange_strong(mark, writing(ticket), std::memory_order_acq_rel,
-                                           std::memory_order_relaxed)) {
+    if (!atomic(slot.mark).compare_exchange_strong(mark, writing(ticket), std::memory_order_acq_rel,
+                                                   std::memory_order_relaxed)) {
       return;
     }
     const auto words = std::bit_cast<Words>(span);
-    for (std::size_t i = 0; i < words.size(); ++i) slot.words[i].store(words[i], std::memory_order_release);
-    slot.mark.store(written(ticket), std::memory_order_release);
+    for (std::size_t i = 0; i < words.size(); ++i) atomic(slot.words[i]).store(words[i], std::memory_order_release);
+    atomic(slot.mark).store(written(ticket), std::memory_order_release);
   }
 
   /// Oldest first. Spans being written meanwhile may be missing.
@@ -47,10 +47,10 @@ class SpanRing {
     result.reserve(static_cast<std::size_t>(end - begin));
     for (std::uint64_t ticket = begin; ticket < end; ++ticket) {
       const Slot& slot = slots_[ticket & (Capacity - 1)];
-      if (slot.mark.load(std::memory_order_acquire) != written(ticket)) continue;
+      if (atomic(slot.mark).load(std::memory_order_acquire) != written(ticket)) continue;
       Words words;
-      for (std::size_t i = 0; i < words.size(); ++i) words[i] = slot.words[i].load(std::memory_order_acquire);
-      if (slot.mark.load(std::memory_order_relaxed) != written(ticket)) continue;
+      for (std::size_t i = 0; i < words.size(); ++i) words[i] = atomic(slot.words[i]).load(std::memory_order_acquire);
+      if (atomic(slot.mark).load(std::memory_order_relaxed) != written(ticket)) continue;
       result.push_back(std::bit_cast<Span>(words));
     }
     return result;
@@ -64,10 +64,16 @@ class SpanRing {
   static_assert(sizeof(Span) % sizeof(std::uint64_t) == 0);
   static_assert(std::is_trivially_copyable_v<Span>);
   using Words = std::array<std::uint64_t, kWords>;
+  // Plain words behind atomic_ref: an array of atomics is more constant initialisation than clang is ready for.
   struct Slot {
-    std::atomic<std::uint64_t> mark{0};
-    std::array<std::atomic<std::uint64_t>, kWords> words{};
+    std::uint64_t mark;
+    std::array<std::uint64_t, kWords> words;
   };
+  static std::atomic_ref<std::uint64_t> atomic(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>(word); }
+  /// For loads only; atomic_ref of C++20 takes no const object.
+  static std::atomic_ref<std::uint64_t> atomic(const std::uint64_t& word) {
+    return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word));
+  }
   static constexpr std::uint64_t writing(std::uint64_t ticket) { return 2 * ticket + 1; }
   static constexpr std::uint64_t written(std::uint64_t ticket) { return 2 * ticket + 2; }
 
