@@ -51,7 +51,7 @@ Node::~Node() {
   }
   bool chained = false;
   for (const Edge& edge : edges_) {
-    chained = chained || (edge.node && !edge.node->edges_.empty() && edge.node->use_count() == 1);
+    chained = chained || (edge.node && !edge.node->edges_.empty());
   }
   if (!chained) return;
   std::vector<IntrusivePtr<Node>> local;
