@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# usage: scripts/demo.sh [--data DIR | --synthetic] [--epochs N] [--no-install]
+# Sets up, builds and runs the demo: a CNN trained on Fashion-MNIST by 2 ranks, then the same step by one
+# process, and what the difference is made of. Leaves its JSON lines in build/demo.jsonl.
+#   --data DIR     where the four IDX files of Fashion-MNIST are (default: Debian's dataset-fashion-mnist)
+#   --synthetic    made-up images instead
+#   --epochs N     default 2
+#   --no-install   only check what is missing
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+ranks=2 batch=64 epochs=2 data=/usr/share/datasets/fashion-mnist source="" setup=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --data) data=${2:?--data needs a folder}; source=given; shift ;;
+    --synthetic) source=synthetic ;;
+    --epochs) epochs=${2:?--epochs needs a number}; shift ;;
+    --no-install) setup+=(--no-install) ;;
+    -h | --help) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0"; exit 0 ;;
+    *) printf 'demo.sh: unknown option %s\n' "$1" >&2; exit 2 ;;
+  esac
+  shift
+done
+if [ -n "$source" ]; then setup+=(--without dataset-fashion-mnist); fi
+scripts/setup.sh --for demo "${setup[@]}"
+
+if [ "$source" = synthetic ]; then
+  input=(--synthetic)
+else
+  data=$(cd "$data" 2>/dev/null && pwd) || die "no folder $data (see --data)"
+  input=(--data "$data")
+fi
+
+say "build, preset demo-$preset"
+cmake --workflow --preset "demo-$preset"
+if has_gpu; then
+  if [ "$preset" = cpu ]; then
+    say "a GPU was found but is not used: nvcc (CUDA toolkit 12.4 or newer) is missing"
+  else
+    say "a GPU was found but is not used: this version trains on the CPU (no NCCL group and no CUDA convolution yet)"
+  fi
+fi
+
+ddp=$build/bin/ddp train=$build/bin/train_cnn
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+common=(--device cpu --batch-size $batch --lr 0.05 --momentum 0.9 "${input[@]}")
+
+say "train_cnn on $ranks ranks, $epochs epochs, batch $batch a rank"
+"$ddp" run -n $ranks -- "$train" --mode ddp "${common[@]}" --epochs "$epochs" --json "$work/train.jsonl"
+
+# Short runs one after the other, for the comparison: what the machine does meanwhile weighs on all alike.
+steps=60
+say "the same step in one process with 1 thread, with all threads, and on $ranks ranks ($steps steps each)"
+OMP_NUM_THREADS=1 "$train" --mode local "${common[@]}" --steps $steps --json "$work/one_thread.jsonl"
+"$train" --mode local "${common[@]}" --steps $steps --json "$work/all_threads.jsonl"
+"$ddp" run -n $ranks -- "$train" --mode ddp "${common[@]}" --steps $steps --json "$work/ranks.jsonl"
+
+mkdir -p build
+cat "$work"/{train,one_thread,all_threads,ranks}.jsonl >build/demo.jsonl.new
+mv build/demo.jsonl.new build/demo.jsonl
+
+value() {  # number of field $2 in the summary of $1, or - where there is none
+  local number
+  number=$(sed -n '/"event": *"summary"/{s/.*"'"$2"'": *\(-\{0,1\}[0-9][0-9.eE+-]*\).*/\1/p;}' "$work/$1.jsonl" | tail -1)
+  printf '%s' "${number:--}"
+}
+row() {
+  printf '%-28s %s %s %s %s\n' "$1" "$(value "$2" step_ms)" "$(value "$2" samples_per_s)" "$(value "$2" comm_ms)" \
+    "$(value "$2" exposed_comm_ms)" | awk '
+    { n = NF; label = $1; for (i = 2; i <= n - 4; ++i) label = label " " $i
+      printf "%-28s", label
+      for (i = n - 3; i <= n; ++i) if ($i == "-") printf " %12s", "-"; else printf " %12.1f", $i
+      print "" }'
+}
+
+say "what DDP did"
+printf '%-28s %12s %12s %12s %12s\n' "" "ms a step" "samples/s" "comm ms" "exposed ms"
+row "1 rank, 1 thread" one_thread
+row "1 rank, $(nproc) threads" all_threads
+row "$ranks ranks" ranks
+awk -v one="$(value one_thread samples_per_s)" -v all="$(value all_threads samples_per_s)" \
+  -v two="$(value ranks samples_per_s)" -v comm="$(value ranks comm_ms)" -v exposed="$(value ranks exposed_comm_ms)" \
+  -v ranks=$ranks -v cores="$(nproc)" 'BEGIN {
+    if (one + 0 <= 0 || two + 0 <= 0) exit
+    printf "\n%d ranks train %.2f times the samples a second of 1 rank with 1 thread", ranks, two / one
+    if (all + 0 > 0) printf " (1 rank with all threads: %.2f)", all / one
+    if (comm != "-" && exposed != "-") {
+      hidden = comm - exposed
+      if (hidden < 0) hidden = 0
+      printf ": of %.1f ms communication a step %.1f are hidden behind backward and %.1f are waited for", comm, hidden, exposed
+    }
+    if (cores < ranks) printf "; with %d core(s) the ranks take turns, so no more than 1 could be had", cores
+    print "."
+  }'
+printf 'test accuracy after %s epochs: %s\nJSON lines: %s\n' "$epochs" "$(value train test_accuracy)" "$root/build/demo.jsonl"
+
+more=$((ranks * 2))
+say "to try next, in $root"
+printf '  %s run -n %d -- %s --mode ddp %s --steps 60    # more ranks\n' "$ddp" $more "$train" "${input[*]}"
+printf '  %s run -n %d -- %s --mode ddp %s --steps 60 --bucket-cap-mb 100    # one bucket: nothing to overlap\n' \
+  "$ddp" $ranks "$train" "${input[*]}"
+printf '  %s --help    # everything else it can do; scripts/test.sh runs the tests\n' "$train"
