@@ -24,6 +24,15 @@ find_package(ZLIB REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 
+# hwloc (optional): the launcher binds ranks to cores in NUMA order.
+find_path(DDP_HWLOC_INCLUDE_DIR hwloc.h)
+find_library(DDP_HWLOC_LIBRARY hwloc)
+mark_as_advanced(DDP_HWLOC_INCLUDE_DIR DDP_HWLOC_LIBRARY)
+set(DDP_HAVE_HWLOC OFF)
+if(DDP_HWLOC_INCLUDE_DIR AND DDP_HWLOC_LIBRARY)
+  set(DDP_HAVE_HWLOC ON)
+endif()
+
 # ddp_want(<PACKAGE> <found> <why not>): sets DDP_HAVE_<PACKAGE> and DDP_WHY_<PACKAGE>; ends on ON and missing.
 macro(ddp_want package found why)
   set(DDP_HAVE_${package} OFF)
