@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/core/error.h"
 #include "process.h"
 
 namespace ddp::test {
@@ -49,18 +50,18 @@ TEST(Command, UsageErrorsAreOneLineAndCode2) {
     const auto ended = run(words);
     EXPECT_EQ(ended.code, 2);
     EXPECT_EQ(ended.output, "");
-    EXPECT_EQ(ended.errors, "ddp run: " + text + more);
+    EXPECT_EQ(ended.errors, concat("ddp run: ", text, more));
   };
   const std::string count = "; allowed: a whole number from 1 to 1024";
   for (const std::string bad : {"0", "-1", "1025", "x", "2x", "2.5", ""}) {
-    expect({"--nproc-per-node=" + bad, "true"}, "-n,--nproc-per-node is '" + bad + "'" + count);
+    expect({"--nproc-per-node", bad, "true"}, concat("-n,--nproc-per-node is '", bad, "'", count));
   }
   for (const std::string bad : {"66660", "0", "abc", ""}) {
-    expect({"-n", "1", "--master-port=" + bad, "true"},
-           "--master-port is '" + bad + "'; allowed: a whole number from 1 to 65535");
+    expect({"-n", "1", "--master-port", bad, "true"},
+           concat("--master-port is '", bad, "'; allowed: a whole number from 1 to 65535"));
   }
-  expect({"-n", "1", "--timeout-grace=nan", "true"}, "--timeout-grace is 'nan'; allowed: a number from 0 to 86400");
-  expect({"true"}, "-n,--nproc-per-node is missing" + count);
+  expect({"-n", "1", "--timeout-grace", "nan", "true"}, "--timeout-grace is 'nan'; allowed: a number from 0 to 86400");
+  expect({"true"}, concat("-n,--nproc-per-node is missing", count));
   expect({"-n", "1"}, "no program given");
   expect({"-n", "1", "--"}, "no program given");
   expect({"-n", "1", "--wrong", "true"}, "unknown option '--wrong'");
@@ -96,7 +97,7 @@ TEST(Command, BusyPortIsNamed) {
   const auto second = run({"-n", "1", "--master-port", port[1], "--", RANK_PROGRAM, "env"});
   EXPECT_EQ(second.code, 1);
   EXPECT_NE(second.errors.find("in use"), std::string::npos) << second.errors;
-  EXPECT_NE(second.errors.find(":" + port[1].str()), std::string::npos) << second.errors;
+  EXPECT_NE(second.errors.find(concat(":", port[1].str())), std::string::npos) << second.errors;
   first.signal(SIGTERM);
   EXPECT_EQ(first.wait(), 143);
   EXPECT_FALSE(is_alive(pids[0]));
@@ -121,12 +122,12 @@ TEST(Command, PrefixesWholeLinesOfBothStreams) {
       const int rank = line[6] - '0';
       ASSERT_TRUE(rank >= 0 && rank < 3) << line;
       int& number = next[static_cast<std::size_t>(rank)];
-      std::string expected = "[rank " + std::to_string(rank) + "] ";
+      std::string expected = concat("[rank ", rank, "] ");
       if (number == 50) {
         expected += "no newline at the end";
       } else {
         for (int piece = 0; piece < 4; ++piece) {
-          expected += std::to_string(rank) + "." + std::to_string(number) + "." + std::to_string(piece) + " ";
+          expected += concat(rank, ".", number, ".", piece, " ");
         }
       }
       EXPECT_EQ(line, expected);
@@ -157,7 +158,7 @@ TEST(Command, ForwardsSigtermAndExitsWith143) {
   EXPECT_EQ(process.wait(), 143);
   const std::string output = process.output();
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_NE(output.find("[rank " + std::to_string(rank) + "] stopping politely\n"), std::string::npos) << output;
+    EXPECT_NE(output.find(concat("[rank ", rank, "] stopping politely\n")), std::string::npos) << output;
   }
   EXPECT_NE(process.errors().find("ddp run: stopped by SIGTERM\n  ranks:\n    rank 0: ended by the launcher with "
                                   "SIGTERM, exit code 0\n"),

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <new>
 
 #include "ddp/core/device.h"
 #include "trace/core_observer.h"
@@ -22,7 +23,20 @@ struct alignas(64) PaddedCounter {
 constinit std::array<PaddedCounter, kCounters> counters{};
 constinit std::atomic<bool> spans_enabled{false};
 constinit std::atomic<std::int64_t> step{0};
-constinit SpanRing<65536> ring{};  // zero pages until the first span
+
+// Made by the first set_enabled(true), so that record does not allocate and who keeps no spans pays no memory.
+// Never destroyed: threads may record while the process ends.
+using Ring = SpanRing<65536>;
+constinit std::atomic<Ring*> ring{nullptr};
+
+bool make_ring() noexcept {
+  if (ring.load(std::memory_order_acquire) != nullptr) return true;
+  Ring* made = new (std::nothrow) Ring();
+  if (made == nullptr) return false;
+  Ring* expected = nullptr;
+  if (!ring.compare_exchange_strong(expected, made, std::memory_order_acq_rel)) delete made;
+  return true;
+}
 
 // A label that was cut inside a UTF-8 character would not be valid text.
 std::size_t cut_length(std::string_view label, std::size_t room) {
@@ -59,7 +73,7 @@ bool enabled() noexcept { return spans_enabled.load(std::memory_order_relaxed); 
 
 void set_enabled(bool on) noexcept {
   listen_to_core();
-  spans_enabled.store(on, std::memory_order_relaxed);
+  spans_enabled.store(on && make_ring(), std::memory_order_relaxed);
 }
 
 std::int64_t now_ns() noexcept {
@@ -69,7 +83,8 @@ std::int64_t now_ns() noexcept {
 
 void record(SpanKind kind, std::int64_t begin_ns, std::int64_t end_ns, std::string_view label,
             std::int32_t lane) noexcept {
-  if (!enabled()) return;
+  Ring* kept = enabled() ? ring.load(std::memory_order_acquire) : nullptr;
+  if (kept == nullptr) return;
   Span span;
   span.kind = kind;
   span.lane = lane;
@@ -77,7 +92,7 @@ void record(SpanKind kind, std::int64_t begin_ns, std::int64_t end_ns, std::stri
   span.begin_ns = begin_ns;
   span.end_ns = end_ns;
   std::memcpy(span.label, label.data(), cut_length(label, sizeof span.label - 1));
-  ring.push(span);
+  kept->push(span);
 }
 
 std::int64_t begin_step() noexcept {
@@ -87,9 +102,14 @@ std::int64_t begin_step() noexcept {
 
 std::int64_t current_step() noexcept { return step.load(std::memory_order_relaxed); }
 
-std::vector<Span> spans() { return ring.read(); }
+std::vector<Span> spans() {
+  const Ring* kept = ring.load(std::memory_order_acquire);
+  return kept != nullptr ? kept->read() : std::vector<Span>();
+}
 
-void clear() { ring.clear(); }
+void clear() {
+  if (Ring* kept = ring.load(std::memory_order_acquire)) kept->clear();
+}
 
 ScopedSpan::ScopedSpan(SpanKind kind, std::string_view label, std::int32_t lane) noexcept
     : kind_(kind), label_(label), lane_(lane), begin_ns_(enabled() ? now_ns() : 0) {}

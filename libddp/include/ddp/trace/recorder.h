@@ -42,7 +42,8 @@ void count(Counter counter, std::int64_t amount = 1) noexcept;
 /// Value since the process began.
 std::int64_t total(Counter counter) noexcept;
 
-/// Whether spans are kept. Off by default; switching is thread safe.
+/// Whether spans are kept. Off by default; switching is thread safe. The first switch to on takes the memory
+/// of the ring (6 MiB); where there is none, spans stay off.
 bool enabled() noexcept;
 void set_enabled(bool on) noexcept;
 
