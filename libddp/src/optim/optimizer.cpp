@@ -1,0 +1,42 @@
+#include "ddp/optim/optimizer.h"
+
+#include "ddp/autograd/grad_mode.h"
+#include "ddp/core/error.h"
+#include "ddp/trace/recorder.h"
+#include "optim/table.h"
+
+namespace ddp::optim {
+
+Optimizer::Optimizer(std::string name, const std::vector<std::vector<Tensor>>& groups)
+    : table_(std::make_unique<Table>(std::move(name), groups)) {
+  for (const std::vector<Tensor>& group : groups) parameters_.insert(parameters_.end(), group.begin(), group.end());
+}
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::zero_grad() {
+  for (Tensor& tensor : parameters_) tensor.zero_grad();
+}
+
+std::vector<ParameterState> Optimizer::state() const { return table_->state(); }
+
+void Optimizer::load_state(const std::vector<ParameterState>& state) { table_->load(state, state_names().size()); }
+
+Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
+  DDP_CHECK(max_norm > 0, InvalidArgument, "clip_grad_norm: max_norm is ", max_norm, "; it must be above 0");
+  const NoGradGuard no_grad;
+  const trace::ScopedSpan span(trace::SpanKind::optimizer, "clip_grad_norm");
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : parameters) {
+    Tensor gradient = parameter.grad();
+    if (gradient.defined()) gradients.push_back(std::move(gradient));
+  }
+  if (gradients.empty()) return zeros({}, {.dtype = DType::float64});
+  Tensor norm = raw::total_norm(gradients);
+  // Formula: PyTorch, torch/nn/utils/clip_grad.py.
+  const double factor = max_norm / (norm.item<double>() + 1e-6);
+  if (!(factor >= 1)) raw::scale_all_(gradients, factor);
+  return norm;
+}
+
+}  // namespace ddp::optim
