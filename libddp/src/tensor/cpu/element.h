@@ -36,6 +36,12 @@ constexpr T load(T value) {
   return value;
 }
 
+template <class T>
+constexpr bool is_nan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return value != value;
+  return false;
+}
+
 /// Conversion between number types: whole numbers outside the target's range saturate, NaN becomes 0 (plain
 /// casts would be undefined); a narrower whole number keeps the low bits; bool is "not zero".
 template <class To, class From>
@@ -50,7 +56,7 @@ inline To store(From value) {
     constexpr auto low = static_cast<From>(std::numeric_limits<To>::min());
     // 2^bits as a floating-point number: the first value that is too large.
     constexpr auto high = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
-    if (value != value) return 0;
+    if (is_nan(value)) return 0;
     if (value < low) return std::numeric_limits<To>::min();
     if (value >= high) return std::numeric_limits<To>::max();
     return static_cast<To>(value);
