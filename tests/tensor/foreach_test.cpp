@@ -117,7 +117,6 @@ TEST(Sgd, Errors) {
 
 void check_adam(const raw::AdamParams& params, DType dtype) {
   Parameter parameter(333, dtype, 7);
-  raw::scale_all_({parameter.s1}, 1);
   raw::fill_(parameter.s0, 0);
   const Values grad = parameter.g.to_vector<double>();
   for (std::int64_t step = 1; step <= 3; ++step) {
