@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include "support/expect_error.h"
 
 namespace ddp::test {
 
@@ -66,19 +66,6 @@ inline Bytes idx(std::initializer_list<std::uint32_t> sizes, const Bytes& elemen
   }
   result.insert(result.end(), elements.begin(), elements.end());
   return result;
-}
-
-/// Expects that `call` throws Kind with all the texts in its message.
-template <class Kind, class Call>
-void expect_error(Call&& call, std::initializer_list<std::string> texts) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Kind& error) {
-    for (const std::string& text : texts) {
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << "no '" << text << "' in: " << error.what();
-    }
-  }
 }
 
 }  // namespace ddp::test
