@@ -14,7 +14,7 @@ class RangeFunction {
  public:
   template <class F>
     requires(!std::is_same_v<F, RangeFunction>)  // else it would win over the copy constructor
-  RangeFunction(F& function)  // NOLINT(google-explicit-constructor)
+  RangeFunction(F& function)                     // NOLINT(google-explicit-constructor)
       : object_(&function),
         call_([](void* object, std::int64_t begin, std::int64_t end) { (*static_cast<F*>(object))(begin, end); }) {}
   void operator()(std::int64_t begin, std::int64_t end) const { call_(object_, begin, end); }

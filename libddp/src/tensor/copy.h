@@ -17,8 +17,8 @@ Tensor to(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 
 // Views: no data moves.
-Tensor view(const Tensor& x, const Dims& sizes);       ///< throws unless strides allow it
-Tensor reshape(const Tensor& x, const Dims& sizes);    ///< view where possible, else a copy; one size may be -1
+Tensor view(const Tensor& x, const Dims& sizes);     ///< throws unless strides allow it
+Tensor reshape(const Tensor& x, const Dims& sizes);  ///< view where possible, else a copy; one size may be -1
 Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b);
 Tensor permute(const Tensor& x, const Dims& order);
 Tensor expand(const Tensor& x, const Dims& sizes);

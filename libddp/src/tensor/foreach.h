@@ -17,7 +17,7 @@ struct Chunk {
   void* state0 = nullptr;  // momentum, or first moment
   void* state1 = nullptr;  // second moment
   std::int64_t numel = 0;
-  std::int64_t step = 1;   // number of this update of this parameter, from 1
+  std::int64_t step = 1;  // number of this update of this parameter, from 1
   DType dtype = DType::float32;
 };
 

@@ -57,8 +57,8 @@ double dropout_scale(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 void uniform_(const Tensor& x, double low, double high, Generator& generator) {
   check_target("uniform_", x);
   check_floating("uniform_", x);
-  DDP_CHECK(std::isfinite(high - low) && low <= high, InvalidArgument, "uniform_: range [", low, ", ",
-            high, "); allowed: finite, low at most high");
+  DDP_CHECK(std::isfinite(high - low) && low <= high, InvalidArgument, "uniform_: range [", low, ", ", high,
+            "); allowed: finite, low at most high");
   if (x.numel() == 0) return;
   double largest = low;
   if (low < high) {

@@ -47,10 +47,10 @@ void synchronize(Device device, std::source_location where = std::source_locatio
 
 /// Bytes handed out by the device's caching allocator.
 struct MemoryStats {
-  std::int64_t in_use = 0;          ///< bytes of live blocks
-  std::int64_t peak = 0;            ///< highest `in_use` since the last reset_peak_memory
-  std::int64_t reserved = 0;        ///< bytes held from the system, in use or cached
-  std::int64_t allocations = 0;     ///< blocks handed out so far
+  std::int64_t in_use = 0;              ///< bytes of live blocks
+  std::int64_t peak = 0;                ///< highest `in_use` since the last reset_peak_memory
+  std::int64_t reserved = 0;            ///< bytes held from the system, in use or cached
+  std::int64_t allocations = 0;         ///< blocks handed out so far
   std::int64_t system_allocations = 0;  ///< of them, requests that had to go to the system
 };
 /// Thread safe; never blocks on the device.

@@ -117,9 +117,9 @@ std::string to_string(const std::source_location& where);
 }  // namespace ddp
 
 /// Throws `Kind` with the joined remaining arguments when `condition` is false.
-#define DDP_CHECK(condition, Kind, ...)         \
-  do {                                          \
-    if (!(condition)) [[unlikely]] {            \
-      ::ddp::detail::fail<Kind>(__VA_ARGS__);   \
-    }                                           \
+#define DDP_CHECK(condition, Kind, ...)       \
+  do {                                        \
+    if (!(condition)) [[unlikely]] {          \
+      ::ddp::detail::fail<Kind>(__VA_ARGS__); \
+    }                                         \
   } while (false)

@@ -46,7 +46,7 @@ class Tensor {
 
   // --- what it is; each throws InvalidArgument on an undefined tensor ---
   const Dims& sizes() const;
-  const Dims& strides() const;  ///< in elements
+  const Dims& strides() const;                ///< in elements
   std::int64_t size(std::int64_t dim) const;  ///< negative counts from the back
   std::int64_t dim() const { return static_cast<std::int64_t>(sizes().size()); }
   std::int64_t numel() const;

@@ -9,31 +9,40 @@
 namespace ddp::trace {
 
 enum class Counter : std::uint8_t {
-  collectives,        ///< issued
-  bytes_reduced,      ///< bytes of tensors handed to collectives
-  kernel_launches,    ///< operations started on a device
-  bytes_copied,       ///< by explicit copies, bucket copies among them
+  collectives,            ///< issued
+  bytes_reduced,          ///< bytes of tensors handed to collectives
+  kernel_launches,        ///< operations started on a device
+  bytes_copied,           ///< by explicit copies, bucket copies among them
   gradient_bytes_copied,  ///< between a gradient and its bucket
-  allocations,        ///< blocks taken from the caching allocators
-  blocking_calls,     ///< host-blocking calls
-  blocking_ns,        ///< time in them
+  allocations,            ///< blocks taken from the caching allocators
+  blocking_calls,         ///< host-blocking calls
+  blocking_ns,            ///< time in them
   count_
 };
 std::string_view name(Counter counter);
 
 enum class SpanKind : std::uint8_t {
-  data_wait, copy, forward, backward, bucket_ready, collective, optimizer, wait, user, count_
+  data_wait,
+  copy,
+  forward,
+  backward,
+  bucket_ready,
+  collective,
+  optimizer,
+  wait,
+  user,
+  count_
 };
 std::string_view name(SpanKind kind);
 
 /// A piece of time on the host's steady clock.
 struct Span {
   SpanKind kind = SpanKind::user;
-  std::int32_t lane = 0;       ///< communicator lane, bucket or thread, by kind
+  std::int32_t lane = 0;  ///< communicator lane, bucket or thread, by kind
   std::int64_t step = 0;
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
-  char label[40] = {};         ///< cut off where longer
+  char label[40] = {};  ///< cut off where longer
 };
 
 /// Adds to a process-wide counter. Wait-free; counted always. What core reports by itself (blocking calls,
