@@ -317,14 +317,19 @@ TEST(Parameters, ReplacedParameterIsNamed) {
   });
 }
 
-TEST(Parameters, ConvertedModuleNeedsANewWrapper) {
-  run_ranks(2, [](int, const auto& group) {
-    auto module = std::make_shared<Scale>();
-    auto model = wrap(module, group);
-    model.module().to(DType::float64);
-    const std::string text = text_of<InvalidArgument>([&] { model(scalar(1, DType::float64)); });
-    EXPECT_TRUE(has(text, "'w' was float32")) << text;
-  });
+TEST(Parameters, WrappedModuleIsNotConverted) {
+  for (const bool views : {true, false}) {
+    run_ranks(2, [&](int, const auto& group) {
+      auto module = std::make_shared<Scale>();
+      {
+        auto model = wrap(module, group, {.gradient_as_bucket_view = views});
+        const std::string text = text_of<InvalidArgument>([&] { module->to(DType::float64); });
+        EXPECT_TRUE(has(text, "'w'")) << text;
+      }
+      module->to(DType::float64);
+      EXPECT_EQ(module->w.dtype(), DType::float64);
+    });
+  }
 }
 
 // B06: the gradient's natural strides are (1, 2).

@@ -4,6 +4,7 @@
 
 #include "ddp/nn/conv.h"
 #include "ddp/nn/linear.h"
+#include "ddp/trace/recorder.h"
 #include "parallel/models.h"
 
 namespace {
@@ -210,6 +211,30 @@ TYPED_TEST(Equivalence, BitsDoNotDependOnTheCaps) {
   const auto small = train_on_ranks<TypeParam>(3, DType::float32, 5, {.bucket_cap_bytes = {1}});
   const auto large = train_on_ranks<TypeParam>(3, DType::float32, 5, {.bucket_cap_bytes = {1 << 30}, .rebuild = false});
   EXPECT_EQ(small[0].parameters, large[0].parameters);
+}
+
+// Layers write their gradients into the buckets: nothing is copied, in any step, re-plan or not.
+TYPED_TEST(Equivalence, NothingIsCopiedWithViewsAndAllOfItTwiceWithout) {
+  for (const bool views : {true, false}) {
+    run_ranks(2, [&](int rank, const auto& group) {
+      auto module = std::make_shared<TypeParam>(DType::float32);
+      parallel::DistributedDataParallel<TypeParam> model(module, group,
+                                                         {.bucket_cap_bytes = {600}, .gradient_as_bucket_view = views});
+      std::uint64_t bytes = 0;
+      for (const Tensor& parameter : module->parameters()) bytes += static_cast<std::uint64_t>(parameter.nbytes());
+      const auto before = trace::total(trace::Counter::gradient_bytes_copied);
+      for (int step = 0; step < 4; ++step) {
+        model.zero_grad();
+        const Batch batch = rows<TypeParam>(step, 2 * kBatch, rank * kBatch, kBatch, DType::float32);
+        cross_entropy(model(batch.input), batch.target).backward();
+      }
+      EXPECT_EQ(model.counters().bytes_copied, views ? 0 : 4 * 2 * bytes);
+      EXPECT_EQ(model.counters().rebuilds, 1U);
+      if (views) {
+        EXPECT_EQ(trace::total(trace::Counter::gradient_bytes_copied), before);
+      }
+    });
+  }
 }
 
 // B08 C, default: the mean of the ranks' means, not of all samples.

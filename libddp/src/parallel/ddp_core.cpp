@@ -253,10 +253,6 @@ void DDPCore::Impl::check_parameters() {
     const Tensor& now = present[i];
     DDP_CHECK(now.is_same(known.tensor), InvalidArgument, kSubject, ": parameter '", known.name,
               "' has been replaced by another tensor since the module was wrapped; wrap it again after changing it");
-    DDP_CHECK(now.dtype() == known.dtype && now.device() == known.device && now.sizes() == known.sizes, InvalidArgument,
-              kSubject, ": parameter '", known.name, "' was ", known.dtype, " ", known.sizes, " on ", known.device,
-              " when the module was wrapped and is ", now.dtype(), " ", now.sizes(), " on ", now.device(),
-              " now; convert or move the module before wrapping it");
     DDP_CHECK(known.trainable || !now.requires_grad(), InvalidArgument, kSubject, ": parameter '", known.name,
               "' did not require grad when the module was wrapped and does now; wrap the module again");
     if (known.trainable && frozen_[known.slot] == now.requires_grad()) {
