@@ -15,7 +15,7 @@ std::int64_t output_size(std::string_view operation, std::int64_t in, std::int64
             "; allowed: 1 or more");
   DDP_CHECK(padding >= 0 && 2 * padding <= kernel, InvalidArgument, operation, ": padding ", padding,
             "; allowed: 0 to half the kernel size ", kernel);
-  DDP_CHECK(in + 2 * padding >= kernel, InvalidArgument, operation, ": a kernel of size ", kernel,
+  DDP_CHECK(in >= 1 && in + 2 * padding >= kernel, InvalidArgument, operation, ": a kernel of size ", kernel,
             " does not fit an input of size ", in, " with padding ", padding);
   return (in + 2 * padding - kernel) / stride + 1;
 }
