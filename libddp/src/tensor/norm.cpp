@@ -188,8 +188,7 @@ NormGrads layer_norm_grad(const Tensor& grad, const Tensor& x, const Dims& norma
     fill_(weight_grad, 0);
     fill_(bias_grad, 0);
   } else {
-    norm_backend(x.device())
-        .layer_norm_grad(contiguous(grad), contiguous(x), w, m, s, grads.x, weight_grad, bias_grad);
+    norm_backend(x.device()).layer_norm_grad(contiguous(grad), contiguous(x), w, m, s, grads.x, weight_grad, bias_grad);
   }
   if (weight.defined() || weight_into.out.defined()) {
     grads.weight = deliver("layer_norm_grad", weight_grad, weight_into, dtype);

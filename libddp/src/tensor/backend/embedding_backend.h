@@ -14,8 +14,7 @@ class EmbeddingBackend {
     missing("embedding", out);
   }
   /// grad: row-major, n rows of d; out [v, d], any strides, is overwritten or added to.
-  virtual void embedding_grad(const Tensor& /*grad*/, const Tensor& /*index*/, const Tensor& out,
-                              bool /*accumulate*/) {
+  virtual void embedding_grad(const Tensor& /*grad*/, const Tensor& /*index*/, const Tensor& out, bool /*accumulate*/) {
     missing("embedding_grad", out);
   }
 

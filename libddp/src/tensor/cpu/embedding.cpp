@@ -66,9 +66,8 @@ class CpuEmbedding final : public EmbeddingBackend {
   void embedding_grad(const Tensor& grad, const Tensor& index, const Tensor& out, bool accumulate) override {
     check_indices("embedding_grad", index, out.size(0));
     if (cpu::is_narrow(out.dtype())) {
-      cpu::through_float32(out, accumulate, [&](const Tensor& wide) {
-        embedding_grad(cpu::widen(grad), index, wide, accumulate);
-      });
+      cpu::through_float32(out, accumulate,
+                           [&](const Tensor& wide) { embedding_grad(cpu::widen(grad), index, wide, accumulate); });
       return;
     }
     if (!accumulate) fill_(out, 0);

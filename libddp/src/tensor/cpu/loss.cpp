@@ -148,9 +148,8 @@ class CpuLoss final : public LossBackend {
                       [&]<class T>(TypeTag<T>) { mse_gradient<T>(grad, x, target, reduction, out); });
   }
   void count_correct(const Tensor& logits, const Tensor& target, const Tensor& out) override {
-    dispatch_floating("count_correct", logits.dtype(), [&]<class T>(TypeTag<T>) {
-      *out.data_ptr<std::int64_t>() = correct_rows<T>(logits, target);
-    });
+    dispatch_floating("count_correct", logits.dtype(),
+                      [&]<class T>(TypeTag<T>) { *out.data_ptr<std::int64_t>() = correct_rows<T>(logits, target); });
   }
 };
 

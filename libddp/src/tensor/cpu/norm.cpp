@@ -16,8 +16,7 @@ using cpu::store;
 
 // x as [images, channels, area].
 struct Channels {
-  explicit Channels(const Tensor& x)
-      : images(x.size(0)), channels(x.size(1)), area(x.numel() / (images * channels)) {}
+  explicit Channels(const Tensor& x) : images(x.size(0)), channels(x.size(1)), area(x.numel() / (images * channels)) {}
   std::int64_t images, channels, area;
   double count() const { return static_cast<double>(images * area); }
   std::int64_t grain() const { return std::max<std::int64_t>(1, cpu::kGrain / (images * area)); }
@@ -96,9 +95,8 @@ void normalize(const Tensor& x, const Tensor& mean, const Tensor& invstd, const 
 }
 
 template <class T>
-void batch_gradient(const Tensor& grad, const Tensor& x, const Tensor& mean, const Tensor& invstd,
-                    const Tensor& weight, bool training, const Tensor& x_grad, const Tensor& weight_grad,
-                    const Tensor& bias_grad) {
+void batch_gradient(const Tensor& grad, const Tensor& x, const Tensor& mean, const Tensor& invstd, const Tensor& weight,
+                    bool training, const Tensor& x_grad, const Tensor& weight_grad, const Tensor& bias_grad) {
   using S = ComputeType<T>;
   const Channels shape(x);
   const T* g = grad.data_ptr<T>();

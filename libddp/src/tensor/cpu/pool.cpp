@@ -164,17 +164,15 @@ std::int64_t divisor_of(const PoolParams& p) { return p.count_include_pad ? p.ke
 class CpuPool final : public PoolBackend {
  public:
   void max_pool2d(const Tensor& x, const PoolParams& params, const Tensor& values, const Tensor& indices) override {
-    dispatch_floating("max_pool2d", x.dtype(),
-                      [&]<class T>(TypeTag<T>) { max_pool<T>(x, params, values, indices); });
+    dispatch_floating("max_pool2d", x.dtype(), [&]<class T>(TypeTag<T>) { max_pool<T>(x, params, values, indices); });
   }
   void max_pool2d_grad(const Tensor& grad, const Tensor& indices, const Tensor& out) override {
     dispatch_floating("max_pool2d_grad", grad.dtype(),
                       [&]<class T>(TypeTag<T>) { max_pool_gradient<T>(grad, indices, out); });
   }
   void avg_pool2d(const Tensor& x, const PoolParams& p, const Tensor& out) override {
-    dispatch_floating("avg_pool2d", x.dtype(), [&]<class T>(TypeTag<T>) {
-      average<T>(x, out, divisor_of(p), rows_of(p, x), columns_of(p, x));
-    });
+    dispatch_floating("avg_pool2d", x.dtype(),
+                      [&]<class T>(TypeTag<T>) { average<T>(x, out, divisor_of(p), rows_of(p, x), columns_of(p, x)); });
   }
   void avg_pool2d_grad(const Tensor& grad, const PoolParams& p, const Tensor& out) override {
     dispatch_floating("avg_pool2d_grad", grad.dtype(), [&]<class T>(TypeTag<T>) {
