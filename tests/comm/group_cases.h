@@ -10,7 +10,11 @@ namespace ddp::test {
 /// The backends of this build, each with 1 to 4 ranks.
 inline std::vector<GroupCase> group_cases() {
   std::vector<GroupCase> cases;
-  for (const std::string backend : {"local"}) {
+  std::vector<std::string> backends{"local"};
+#if DDP_TEST_GLOO
+  backends.push_back("gloo");
+#endif
+  for (const auto& backend : backends) {
     for (int size = 1; size <= 4; ++size) cases.push_back({backend, size});
   }
   return cases;

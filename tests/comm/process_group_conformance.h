@@ -20,7 +20,7 @@ class GroupTest : public ::testing::TestWithParam<GroupCase> {
  protected:
   int size() const { return GetParam().size; }
   void run(const RankFunction& body, std::chrono::milliseconds timeout = std::chrono::seconds(20)) const {
-    run_ranks(size(), body, {.timeout = timeout});
+    run_ranks(size(), body, {.backend = GetParam().backend, .timeout = timeout});
   }
 };
 

@@ -17,7 +17,9 @@ namespace ddp::test {
 using RankFunction = std::function<void(int rank, const std::shared_ptr<comm::ProcessGroup>& group)>;
 
 struct RankOptions {
+  std::string backend = "local";  ///< or "gloo": over a HashStore, ranks are threads all the same
   std::chrono::milliseconds timeout{20'000};
+  bool check_collectives = false;
 };
 
 /// Calls `body(rank)` on a thread for each rank and rethrows the error that came first. `on_error` is told of it
@@ -47,12 +49,38 @@ inline void run_threads(int size, const std::function<void(int)>& body,
 /// Runs `body` for `size` ranks that are threads of this process. A rank that throws makes the others' calls fail;
 /// the error that came first is rethrown.
 inline void run_ranks(int size, const RankFunction& body, const RankOptions& options = {}) {
-  const auto groups =
-      comm::init_local_groups(std::vector<Device>(static_cast<std::size_t>(size), Device::cpu()), options.timeout);
-  const auto group_of = [&](int rank) { return groups[static_cast<std::size_t>(rank)]; };
+  std::vector<std::shared_ptr<comm::ProcessGroup>> groups(static_cast<std::size_t>(size));
+  std::mutex mutex;
+  std::shared_ptr<comm::Store> store;
+  if (options.backend == "local") {
+    groups =
+        comm::init_local_groups(std::vector<Device>(static_cast<std::size_t>(size), Device::cpu()), options.timeout);
+  } else {
+    store = std::make_shared<comm::HashStore>();
+  }
+  const auto group_of = [&](int rank) {
+    const std::lock_guard lock(mutex);
+    return groups[static_cast<std::size_t>(rank)];
+  };
   run_threads(
-      size, [&](int rank) { body(rank, group_of(rank)); },
-      [&](int rank, const std::string& text) { group_of(rank)->abort(text); });
+      size,
+      [&](int rank) {
+        auto group = group_of(rank);
+        if (!group) {
+          group = comm::init_process_group({.backend = options.backend,
+                                            .rank = rank,
+                                            .size = size,
+                                            .store = store,
+                                            .timeout = options.timeout,
+                                            .check_collectives = options.check_collectives});
+          const std::lock_guard lock(mutex);
+          groups[static_cast<std::size_t>(rank)] = group;
+        }
+        body(rank, group);
+      },
+      [&](int rank, const std::string& text) {
+        if (const auto group = group_of(rank)) group->abort(text);
+      });
 }
 
 }  // namespace ddp::test
