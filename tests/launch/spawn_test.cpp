@@ -209,6 +209,13 @@ TEST(Spawn, JoinsHalfLines) {
   }
 }
 
+TEST(Spawn, StoreOutlivesRank0) {
+  const auto run = run_ranks(STORE_PROGRAM, 3);
+  EXPECT_EQ(run.result.exit_code, 0) << run.result.summary;
+  EXPECT_EQ(run.ranks[1].output, "still here\n");
+  EXPECT_EQ(run.ranks[2].output, "still here\n");
+}
+
 TEST(Spawn, RefusesWhatCannotBe) {
   const auto text_of = [](SpawnOptions options) -> std::string {
     try {
