@@ -123,6 +123,7 @@ std::vector<Tensor> apply_function(const std::string& name, const std::vector<Te
   const bool record = autograd::needs_graph(inputs);
   FunctionContext context;
   std::vector<bool> needs;
+  needs.reserve(inputs.size());
   for (const Tensor& input : inputs) needs.push_back(record && input.defined() && input.requires_grad());
   FunctionAccess::set_needs(context, std::move(needs));
 
