@@ -100,7 +100,7 @@ class LinearNode final : public Node {
   }
   std::string_view name() const override { return "linear"; }
   void apply(std::vector<Tensor>& grads, std::vector<Tensor>& inputs) override {
-    const Tensor grad = as_rows(std::move(grads[0]));
+    const Tensor grad = as_rows(grads[0]);
     if (needs_input_grad(2)) {
       const Destination into = destination(2);
       inputs[2] = raw::sum(grad, {0}, false, into.tensor, into.accumulate);

@@ -11,7 +11,7 @@ namespace autograd {
 namespace {
 
 /// A handle of its own for a result that may be the input itself.
-Tensor own(Tensor result, const Tensor& input) { return result.is_same(input) ? alias(input) : result; }
+Tensor own(const Tensor& result, const Tensor& input) { return result.is_same(input) ? alias(input) : result; }
 
 /// Part of a tensor. The gradient is zero elsewhere.
 class SliceNode final : public Node {
@@ -85,9 +85,8 @@ class CatNode final : public Node {
   std::vector<std::int64_t> lengths_;
 };
 
-Tensor viewed(Tensor result, const Tensor& x, std::string_view name) {
-  return record(own(std::move(result), x), x, name,
-                [sizes = x.sizes()](const Tensor& grad) { return raw::reshape(grad, sizes); });
+Tensor viewed(const Tensor& result, const Tensor& x, std::string_view name) {
+  return record(own(result, x), x, name, [sizes = x.sizes()](const Tensor& grad) { return raw::reshape(grad, sizes); });
 }
 
 Tensor same(Tensor grad) { return grad; }
@@ -189,7 +188,7 @@ Tensor squeeze(const Tensor& x, std::int64_t dim) {
 
 Tensor cat(const std::vector<Tensor>& parts, std::int64_t dim) {
   Tensor y = raw::cat(parts, dim);
-  if (parts.size() == 1) y = own(std::move(y), parts[0]);
+  if (parts.size() == 1) y = own(y, parts[0]);
   if (autograd::needs_graph(parts)) {
     autograd::set_history(y, make_intrusive<autograd::CatNode>(parts, wrap_dim(dim, parts[0].sizes().size())));
   }
