@@ -1,5 +1,4 @@
 #include <cstring>
-#include <utility>
 
 #include "data/byte_file.h"
 #include "ddp/core/error.h"
@@ -28,7 +27,7 @@ Tensor gather_rows(const Tensor& from, std::span<const std::int64_t> indices) {
 
 }  // namespace
 
-TensorDataset::TensorDataset(Tensor inputs, Tensor targets) {
+TensorDataset::TensorDataset(const Tensor& inputs, const Tensor& targets) {
   DDP_CHECK(inputs.defined() && targets.defined(), InvalidArgument,
             "TensorDataset: ", inputs.defined() ? "targets" : "inputs", " is an undefined tensor");
   DDP_CHECK(inputs.device().is_cpu() && targets.device().is_cpu(), InvalidArgument,

@@ -7,14 +7,9 @@
 namespace ddp::optim {
 namespace {
 
-std::vector<std::vector<Tensor>> parameters_of(const std::vector<AdamGroup>& groups) {
-  std::vector<std::vector<Tensor>> result;
-  for (const AdamGroup& group : groups) result.push_back(group.parameters);
-  return result;
-}
-
 std::vector<AdamGroup> as_adam(const std::vector<AdamWGroup>& groups) {
   std::vector<AdamGroup> result;
+  result.reserve(groups.size());
   for (const auto& [parameters, o] : groups) {
     result.push_back({parameters, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay}});
   }

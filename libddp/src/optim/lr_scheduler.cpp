@@ -35,7 +35,8 @@ StepLR::StepLR(Optimizer& optimizer, std::int64_t step_size, double gamma)
 }
 
 double StepLR::rate(double initial, std::int64_t epoch) const {
-  return initial * std::pow(gamma_, static_cast<double>(epoch / step_size_));
+  const std::int64_t falls = epoch / step_size_;
+  return initial * std::pow(gamma_, static_cast<double>(falls));
 }
 
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, std::int64_t t_max, double eta_min)

@@ -7,12 +7,6 @@
 namespace ddp::optim {
 namespace {
 
-std::vector<std::vector<Tensor>> parameters_of(const std::vector<SGDGroup>& groups) {
-  std::vector<std::vector<Tensor>> result;
-  for (const SGDGroup& group : groups) result.push_back(group.parameters);
-  return result;
-}
-
 void check(const SGDOptions& options) {
   check_at_least_zero("SGD", "lr", options.lr);
   check_at_least_zero("SGD", "momentum", options.momentum);

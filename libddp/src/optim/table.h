@@ -49,6 +49,15 @@ class Optimizer::Table {
   std::vector<Group> groups_;
 };
 
+/// The lists of parameters of SGDGroups, AdamGroups, ...
+template <class Group>
+std::vector<std::vector<Tensor>> parameters_of(const std::vector<Group>& groups) {
+  std::vector<std::vector<Tensor>> result;
+  result.reserve(groups.size());
+  for (const Group& group : groups) result.push_back(group.parameters);
+  return result;
+}
+
 /// Throws InvalidArgument that names optimiser, option, value and range.
 void check_at_least_zero(const std::string& optimizer, const char* option, double value);
 

@@ -37,7 +37,7 @@ class Dataset {
 class TensorDataset : public Dataset {
  public:
   /// Throws InvalidArgument unless both are on the CPU and have the same, at least one-dimensional, first size.
-  TensorDataset(Tensor inputs, Tensor targets);
+  TensorDataset(const Tensor& inputs, const Tensor& targets);
   std::int64_t size() const override;
   Batch get_batch(std::span<const std::int64_t> indices) const override;
 
