@@ -58,7 +58,7 @@ double test_accuracy(const Trainee& trainee, const Data& data, ddp::comm::Proces
   const int size = group != nullptr ? group->size() : 1;
   const int rank = group != nullptr ? group->rank() : 0;
   const ShareSampler share(data.test_begin, data.test_end, size, rank);
-  const ddp::Tensor correct = ddp::zeros({1}, {ddp::DType::int64, device});
+  ddp::Tensor correct = ddp::zeros({1}, {ddp::DType::int64, device});
   if (share.size() > 0) {
     const auto batch = std::min<std::int64_t>(500, share.size());
     ddp::data::DataLoader loader(*data.test, share, {.batch_size = batch, .device = device});
@@ -155,7 +155,7 @@ void run_training(const Options& options, const Trainee& trainee, ddp::comm::Pro
     sampler.set_epoch(epoch - 1);
     // Losses are added up on the device and read only when a line is due, so that logging never makes a step wait.
     const ddp::Tensor losses = ddp::zeros({2}, {ddp::DType::float64, device});
-    const ddp::Tensor loss_sum = ddp::zeros({}, {dtype, device});
+    ddp::Tensor loss_sum = ddp::zeros({}, {dtype, device});
     std::int64_t steps_of_epoch = 0;
     auto step_start = Clock::now();
     for (const auto& [input, target] : loader) {
