@@ -15,11 +15,4 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
 
 inline constexpr std::uint64_t kGoldenGamma = 0x9e3779b97f4a7c15U;
 
-/// Finaliser of MurmurHash3 (Appleby, public domain): a bijection of 32-bit words that compilers vectorise.
-constexpr std::uint32_t mix32(std::uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x85ebca6bU;
-  x = (x ^ (x >> 13)) * 0xc2b2ae35U;
-  return x ^ (x >> 16);
-}
-
 }  // namespace ddp::data

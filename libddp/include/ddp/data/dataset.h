@@ -110,8 +110,8 @@ class CIFAR10 final : public Dataset {
 };
 
 /// Made-up images that can be learnt: the sample's class mean (elements in [-1, 1)) plus triangular noise in
-/// (-2, 2). Bit-equal for the same seed on every machine; each element is a hash of (seed, sample, element), so
-/// nothing is stored and access is random.
+/// (-2, 2). Bit-equal for the same seed on every machine; the noise is a hash of (seed, sample, element), so
+/// that no sample is stored and access is random.
 class SyntheticImages final : public Dataset {
  public:
   /// Throws InvalidArgument for a negative count, a size below 1 or classes below 1.
