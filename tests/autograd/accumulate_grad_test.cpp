@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string_view>
+
 #include "ddp/autograd/function.h"
 #include "ddp/autograd/functions.h"
 #include "support/layouts.h"
@@ -54,6 +57,51 @@ TEST(Destination, LinearAndConvolutionWriteIntoTheBucket) {
   }
   for (Tensor* parameter : {&weight, &bias, &kernel, &kernel_bias}) {
     EXPECT_EQ(accumulator_of(*parameter)->bytes_copied(), 0);
+  }
+}
+
+TEST(Destination, EveryFunctionWithParametersWritesDirectly) {
+  const TensorOptions options = {DType::float64, Device::cpu()};
+  const Tensor image = test::make_layout({2, 3, 2, 2}, Layout::row_major, test::random_values(24, -1, 1, 1));
+  const Tensor rows = test::make_layout({4, 3}, Layout::row_major, test::random_values(12, -1, 1, 2));
+  const Tensor index = tensor<std::int64_t>({1, 0, 1});
+  struct Case {
+    const char* name;
+    Dims weight;
+    std::function<Tensor(const Tensor&, const Tensor&)> function;
+  };
+  const std::vector<Case> cases = {
+      {"batch_norm", {3}, [&](const Tensor& w, const Tensor& b) { return batch_norm(image, {}, {}, w, b, true); }},
+      {"batch_norm, evaluation",
+       {3},
+       [&](const Tensor& w, const Tensor& b) {
+         return batch_norm(image, zeros({3}, options), ones({3}, options), w, b, false);
+       }},
+      {"layer_norm", {3}, [&](const Tensor& w, const Tensor& b) { return layer_norm(rows, {3}, w, b); }},
+      {"embedding", {3, 3}, [&](const Tensor& w, const Tensor& b) { return embedding(index, w) + b; }},
+      {"matmul", {3, 3}, [&](const Tensor& w, const Tensor& b) { return matmul(rows, w) + b; }},
+      {"select", {3, 3}, [&](const Tensor& w, const Tensor& b) { return select(w, 0, 1) * rows + b; }},
+      {"matmul, left",
+       {3, 3},
+       [&](const Tensor& w, const Tensor& b) { return matmul(w, transpose(rows, 0, 1)) + sum(b); }},
+  };
+  for (const auto& [name, sizes, function] : cases) {
+    SCOPED_TRACE(name);
+    Tensor weight = leaf(sizes, 0.5);
+    Tensor bias = leaf({3}, 0.25);
+    sum(function(weight, bias)).backward();
+    const Numbers weight_grad = numbers(weight.grad());
+    const Numbers bias_grad = numbers(bias.grad());
+    for (Tensor* parameter : {&weight, &bias}) {
+      parameter->zero_grad();
+      accumulator_of(*parameter)->set_destination(test::make_layout(parameter->sizes(), Layout::row_major));
+    }
+    sum(function(weight, bias)).backward();
+    EXPECT_EQ(numbers(weight.grad()), weight_grad);
+    EXPECT_EQ(numbers(bias.grad()), bias_grad);
+    EXPECT_EQ(accumulator_of(weight)->bytes_copied(), 0);
+    // The gradient of `sum(b)` is one number spread out: a view that has to be copied.
+    EXPECT_EQ(accumulator_of(bias)->bytes_copied(), std::string_view(name) == "matmul, left" ? 24 : 0);
   }
 }
 
