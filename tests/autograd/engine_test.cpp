@@ -325,6 +325,21 @@ TEST(Errors, ExceptionInBackwardLeavesTheGraphUsable) {
   EXPECT_TRUE(called);
 }
 
+TEST(Errors, GradientsOnTheirWayAreFreed) {
+  Tensor w = full({4096}, 1.0, {DType::float64, Device::cpu()});
+  w.set_requires_grad();
+  const auto pass = [](FunctionContext&, const std::vector<Tensor>& in) { return in; };
+  const auto fail = [](FunctionContext&, const std::vector<Tensor>&) -> std::vector<Tensor> {
+    throw std::runtime_error("broken");
+  };
+  const Tensor shared = w * 1.0;
+  const Tensor fragile = apply_function("fragile", {shared}, pass, fail)[0];
+  const Tensor root = sum(fragile + shared * 2.0);  // the product, recorded last, hands its gradient over first
+  const std::int64_t before = memory_stats(Device::cpu()).in_use;
+  EXPECT_THROW(root.backward({}, true), std::runtime_error);
+  EXPECT_EQ(memory_stats(Device::cpu()).in_use, before);
+}
+
 TEST(Errors, ExceptionInAHook) {
   Tensor w = leaf({2});
   Tensor v = leaf({2});
