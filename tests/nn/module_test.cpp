@@ -206,6 +206,24 @@ TEST(ModuleTo, LeavesAloneWhatIsInPlace) {
   EXPECT_EQ(root.first->scale.dtype(), DType::float32);
 }
 
+TEST(ModuleTo, TheOptimiserFollows) {
+  const auto train = [](bool move) {
+    Scale model(4);
+    optim::SGD optimizer(model.parameters(), {.lr = 0.5, .momentum = 0.5});
+    for (int i = 0; i < 3; ++i) {
+      if (move && i == 1) model.to(DType::float64);
+      if (move && i == 2) model.to(Device::cpu(1));
+      optimizer.zero_grad();
+      sum(mul(model.scale, 2.0)).backward();
+      optimizer.step();
+    }
+    EXPECT_EQ(optimizer.state()[0].tensors[0].options().device, model.scale.device());
+    return model.scale.to_vector<double>();
+  };
+  EXPECT_EQ(train(false), (std::vector<double>{-0.25, -0.25}));  // v: 2, 3, 3.5
+  EXPECT_EQ(train(true), train(false));
+}
+
 TEST(LoadStateDict, CopiesNumbersIntoTheSameHandles) {
   Root from;
   Root to;
