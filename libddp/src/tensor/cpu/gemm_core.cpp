@@ -17,6 +17,8 @@ constexpr std::int64_t kMaxDepthDirect = 1024;
 constexpr std::int64_t kBlockElements = 96 * 1024;
 // Up to this many panels of B, A is read where it lies: packing it would not pay.
 constexpr std::int64_t kDirectPanels = 4;
+// Panels of B that are packed together.
+constexpr std::int64_t kPanelGroup = 4;
 // Multiplications below which another thread costs more than it brings.
 constexpr std::int64_t kGrainWork = 1 << 17;
 
@@ -47,22 +49,30 @@ struct Problem {
   }
 };
 
-// B(k0 .. k0+depth, column .. column+kTileColumns) as [depth][kTileColumns], columns past n zero.
+// B(k0 .. k0+depth, column .. ) as `panels` panels [depth][kTileColumns] one behind the other, columns past n
+// zero. Row by row over all of them: a row of B is often a page of its own.
 template <class T>
-void pack_panel(const Problem<T>& p, std::int64_t k0, std::int64_t depth, std::int64_t column, T* to) {
+void pack_panels(const Problem<T>& p, std::int64_t k0, std::int64_t depth, std::int64_t column, std::int64_t panels,
+                 T* to) {
   constexpr std::int64_t width = kTileColumns<T>;
-  const std::int64_t count = std::min(width, p.n - column);
-  const T* from = p.b.at(k0, column);
   if (p.b.row_stride == 1 && p.b.column_stride != 1) {
-    transpose_into(from, p.b.column_stride, count, depth, to, width, width);
+    for (std::int64_t j = 0; j < panels; ++j, column += width, to += depth * width) {
+      transpose_into(p.b.at(k0, column), p.b.column_stride, std::min(width, p.n - column), depth, to, width, width);
+    }
     return;
   }
-  for (std::int64_t kk = 0; kk < depth; ++kk, from += p.b.row_stride, to += width) {
-    if (count == width && p.b.column_stride == 1) {
-      for (int j = 0; j < kTileVectors; ++j) store_vector(to + j * kLanes<T>, load_vector(from + j * kLanes<T>));
-    } else {
-      for (std::int64_t j = 0; j < count; ++j) to[j] = from[j * p.b.column_stride];
-      std::fill(to + count, to + width, T{});
+  for (std::int64_t kk = 0; kk < depth; ++kk) {
+    for (std::int64_t j = 0; j < panels; ++j) {
+      const std::int64_t first = column + j * width;
+      const std::int64_t count = std::min(width, p.n - first);
+      const T* from = p.b.at(k0 + kk, first);
+      T* row = to + (j * depth + kk) * width;
+      if (count == width && p.b.column_stride == 1) {
+        for (int v = 0; v < kTileVectors; ++v) store_vector(row + v * kLanes<T>, load_vector(from + v * kLanes<T>));
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) row[i] = from[i * p.b.column_stride];
+        std::fill(row + count, row + width, T{});
+      }
     }
   }
 }
@@ -146,8 +156,7 @@ void run_direct(const Problem<T>& p, Device device) {
     const std::int64_t k0 = p.k * block / blocks;
     const std::int64_t depth = p.k * (block + 1) / blocks - k0;
     const std::int64_t panel_size = depth * kTileColumns<T>;
-    for (std::int64_t j = 0; j < panels; ++j)
-      pack_panel(p, k0, depth, j * kTileColumns<T>, panel.data() + j * panel_size);
+    pack_panels(p, k0, depth, 0, panels, panel.data());
     const Walk walk{1, depth, 0, p.a.column_stride};
     for (std::int64_t t = 0; t < tiles.count(); ++t) {
       const std::int64_t row = tiles.begin(t);
@@ -174,7 +183,7 @@ void run_packed(const Problem<T>& p, Device device) {
   const std::int64_t depth_max = ceil_div(p.k, blocks);
   const std::int64_t group = std::max<std::int64_t>(1, kBlockElements / (depth_max * kTileRows));
   const Scratch<T> packed(std::min(group, tiles.count()) * kTileRows * depth_max, device);
-  const Scratch<T> panel(depth_max * kTileColumns<T>, device);
+  const Scratch<T> panel(depth_max * kTileColumns<T> * std::min(kPanelGroup, panels), device);
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t k0 = p.k * block / blocks;
     const std::int64_t depth = p.k * (block + 1) / blocks - k0;
@@ -184,16 +193,20 @@ void run_packed(const Problem<T>& p, Device device) {
       for (std::int64_t t = t0; t < t1; ++t) {
         pack_rows(p, k0, depth, tiles.begin(t), tiles.height(t), packed.data() + (tiles.begin(t) - row0) * depth);
       }
-      for (std::int64_t j = 0; j < panels; ++j) {
-        pack_panel(p, k0, depth, j * kTileColumns<T>, panel.data());
-        const auto b_row = [&](std::int64_t kk) { return panel.data() + kk * kTileColumns<T>; };
-        for (std::int64_t t = t0; t < t1; ++t) {
-          const T* a = packed.data() + (tiles.begin(t) - row0) * depth;
-          const int height = tiles.height(t);
-          const auto kernel = [&](T* c, std::int64_t stride, bool add) {
-            with_rows(height, [&](auto count) { multiply_packed<T, count()>(depth, a, b_row, c, stride, add); });
-          };
-          tile_into(p, tiles.begin(t), height, j * kTileColumns<T>, block == 0, block + 1 == blocks, kernel);
+      for (std::int64_t j0 = 0; j0 < panels; j0 += kPanelGroup) {
+        const std::int64_t j1 = std::min(j0 + kPanelGroup, panels);
+        pack_panels(p, k0, depth, j0 * kTileColumns<T>, j1 - j0, panel.data());
+        for (std::int64_t j = j0; j < j1; ++j) {
+          const T* b = panel.data() + (j - j0) * depth * kTileColumns<T>;
+          const auto b_row = [b](std::int64_t kk) { return b + kk * kTileColumns<T>; };
+          for (std::int64_t t = t0; t < t1; ++t) {
+            const T* a = packed.data() + (tiles.begin(t) - row0) * depth;
+            const int height = tiles.height(t);
+            const auto kernel = [&](T* c, std::int64_t stride, bool add) {
+              with_rows(height, [&](auto count) { multiply_packed<T, count()>(depth, a, b_row, c, stride, add); });
+            };
+            tile_into(p, tiles.begin(t), height, j * kTileColumns<T>, block == 0, block + 1 == blocks, kernel);
+          }
         }
       }
     }
