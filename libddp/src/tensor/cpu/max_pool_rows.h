@@ -26,7 +26,7 @@ inline void max_pool_halving_row(const float* from, std::int64_t width, std::int
     One best = __builtin_shufflevector(upper, upper, 0, 2, 4, 6, 8, 10, 12, 14);
     Index at = steps + static_cast<std::int32_t>(base + 2 * j);
     const Index first = at;
-    const auto challenge = [&](One value, std::int32_t offset) {
+    const auto challenge = [&](const One& value, std::int32_t offset) {
       const Index better = (value > best) | (value != value);  // NaN wins
       best = better ? value : best;
       at = better ? first + offset : at;

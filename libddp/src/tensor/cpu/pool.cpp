@@ -161,6 +161,16 @@ void average_gradient(const Tensor& grad, const Tensor& x_grad, std::int64_t div
 
 std::int64_t divisor_of(const PoolParams& p) { return p.count_include_pad ? p.kernel.h * p.kernel.w : 0; }
 
+auto rows_of(const PoolParams& p, const Tensor& x) {
+  return [p, size = x.size(2)](std::int64_t i) { return window(i, p.kernel.h, p.stride.h, p.padding.h, size); };
+}
+auto columns_of(const PoolParams& p, const Tensor& x) {
+  return [p, size = x.size(3)](std::int64_t j) { return window(j, p.kernel.w, p.stride.w, p.padding.w, size); };
+}
+auto adaptive(std::int64_t outputs, std::int64_t size) {
+  return [=](std::int64_t i) { return adaptive_window(i, outputs, size); };
+}
+
 class CpuPool final : public PoolBackend {
  public:
   void max_pool2d(const Tensor& x, const PoolParams& params, const Tensor& values, const Tensor& indices) override {
@@ -188,17 +198,6 @@ class CpuPool final : public PoolBackend {
     dispatch_floating("adaptive_avg_pool2d_grad", grad.dtype(), [&]<class T>(TypeTag<T>) {
       average_gradient<T>(grad, out, 0, adaptive(grad.size(2), out.size(2)), adaptive(grad.size(3), out.size(3)));
     });
-  }
-
- private:
-  static auto rows_of(const PoolParams& p, const Tensor& x) {
-    return [p, size = x.size(2)](std::int64_t i) { return window(i, p.kernel.h, p.stride.h, p.padding.h, size); };
-  }
-  static auto columns_of(const PoolParams& p, const Tensor& x) {
-    return [p, size = x.size(3)](std::int64_t j) { return window(j, p.kernel.w, p.stride.w, p.padding.w, size); };
-  }
-  static auto adaptive(std::int64_t outputs, std::int64_t size) {
-    return [=](std::int64_t i) { return adaptive_window(i, outputs, size); };
   }
 };
 
