@@ -20,6 +20,13 @@ inline std::vector<GroupCase> group_cases() {
   return cases;
 }
 
+/// Fewer, for what takes long: an even and an odd number of ranks for each backend.
+inline std::vector<GroupCase> few_group_cases() {
+  auto cases = group_cases();
+  std::erase_if(cases, [](const GroupCase& one) { return one.size != 2 && one.size != 3; });
+  return cases;
+}
+
 inline std::string group_case_name(const ::testing::TestParamInfo<GroupCase>& info) {
   return info.param.backend + std::to_string(info.param.size);
 }

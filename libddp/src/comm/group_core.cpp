@@ -7,7 +7,7 @@
 namespace ddp::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kLateAfter{1000};
+constexpr std::chrono::milliseconds kLateAfter{500};
 constexpr std::chrono::milliseconds kLook{250};
 
 // Short limits still leave time to ask around before they pass.

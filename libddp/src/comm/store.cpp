@@ -43,25 +43,34 @@ PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
   DDP_CHECK(store_ != nullptr, InvalidArgument, "PrefixStore '", prefix_, "' over no store");
 }
 
+namespace {
+
+std::string joined(const std::string& prefix, std::string_view key) {
+  check_key(key);
+  return concat(prefix, key);
+}
+
+}  // namespace
+
 void PrefixStore::set(std::string_view key, std::span<const std::uint8_t> value) {
-  store_->set(concat(prefix_, key), value);
+  store_->set(joined(prefix_, key), value);
 }
 
 Bytes PrefixStore::get(std::string_view key, std::chrono::milliseconds timeout, std::source_location where) {
-  return store_->get(concat(prefix_, key), timeout, where);
+  return store_->get(joined(prefix_, key), timeout, where);
 }
 
 std::int64_t PrefixStore::add(std::string_view key, std::int64_t amount) {
-  return store_->add(concat(prefix_, key), amount);
+  return store_->add(joined(prefix_, key), amount);
 }
 
 Bytes PrefixStore::set_if_absent(std::string_view key, std::span<const std::uint8_t> value) {
-  return store_->set_if_absent(concat(prefix_, key), value);
+  return store_->set_if_absent(joined(prefix_, key), value);
 }
 
-bool PrefixStore::check(std::string_view key) { return store_->check(concat(prefix_, key)); }
+bool PrefixStore::check(std::string_view key) { return store_->check(joined(prefix_, key)); }
 
-bool PrefixStore::erase(std::string_view key) { return store_->erase(concat(prefix_, key)); }
+bool PrefixStore::erase(std::string_view key) { return store_->erase(joined(prefix_, key)); }
 
 std::string PrefixStore::describe() const { return store_->describe(); }
 
