@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 
 #include "comm/gloo/make_group.h"
 #include "comm/launch_env.h"
 #include "comm/nccl/make_group.h"
 #include "comm/rendezvous.h"
 #include "comm/socket.h"
+#include "comm/store_checks.h"
 #include "core/env.h"
 #include "core/observer.h"
 #include "ddp/comm/process_group.h"
@@ -53,9 +56,23 @@ Device find_device(const InitOptions& options, const std::string& backend, const
 
 /// A server and a client of it, ended in the right order.
 struct ServedStore {
-  std::unique_ptr<TCPStoreServer> server;
+  std::shared_ptr<TCPStoreServer> server;
   std::unique_ptr<TCPStore> client;
 };
+
+/// This process's servers: a second group made while a first is held meets at the same port, in the first's server.
+std::shared_ptr<TCPStoreServer> serve(const MasterAddress& master) {
+  static std::mutex mutex;
+  static std::map<std::uint16_t, std::weak_ptr<TCPStoreServer>> servers;
+  const std::lock_guard lock(mutex);
+  auto& slot = servers[master.port];
+  auto server = slot.lock();
+  if (!server) {
+    server = std::make_shared<TCPStoreServer>(master.host, master.port);
+    slot = server;
+  }
+  return server;
+}
 
 std::chrono::milliseconds until(Clock::time_point deadline) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()),
@@ -67,7 +84,7 @@ std::chrono::milliseconds until(Clock::time_point deadline) {
 std::shared_ptr<Store> default_store(const MasterAddress& master, int rank, Clock::time_point deadline,
                                      std::source_location where) {
   const auto held = std::make_shared<ServedStore>();
-  if (rank == 0 && !store_is_external()) held->server = std::make_unique<TCPStoreServer>(master.host, master.port);
+  if (rank == 0 && !store_is_external()) held->server = serve(master);
   try {
     held->client = std::make_unique<TCPStore>(master.host, master.port, until(deadline), where);
   } catch (const TimeoutError& error) {
@@ -93,17 +110,8 @@ Meeting meet_at_master(const MasterAddress& master, const Place& place, const In
     try {
       return meet(std::make_shared<PrefixStore>(concat("ddp/", run_id(), "/"), store), place.rank, place.size,
                   options.timeout, deadline, where);
-    } catch (const TimeoutError&) {
-      throw;
-    } catch (const CommError&) {
-      // An answer of the ranks leaves the server there; a server that is gone leaves no answer.
-      bool gone = false;
-      try {
-        store->check("alive");
-      } catch (const CommError&) {
-        gone = true;
-      }
-      if (!gone || place.rank == 0 || Clock::now() >= deadline) throw;
+    } catch (const StoreGone&) {
+      if (place.rank == 0 || Clock::now() >= deadline) throw;
     }
   }
 }
@@ -150,6 +158,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, std
                           .timeout = options.timeout,
                           .address = address,
                           .interface = core::env_string("GLOO_SOCKET_IFNAME").value_or(""),
+                          .serves_store = !own_store && place.rank == 0 && !store_is_external(),
                           .check_collectives = options.check_collectives},
                          where);
 }

@@ -44,6 +44,7 @@ class Attempt {
     generation_ = store_->add(count_key(), 1);
     if (generation_ > 1) refuse_double();
     store_->set_text(key(generation_, concat("rank/", rank_)), me_.record());
+    store_->add(key(generation_, "registered"), 1);
     check_size();
     if (store_->add(key(generation_, "arrived"), 1) == size_) announce(generation_, "ok");
     wait_for_go();
@@ -124,7 +125,7 @@ class Attempt {
   void leave_together() {
     constexpr std::chrono::milliseconds kPause{10};
     const auto until = Clock::now() + std::chrono::seconds(1);
-    const std::int64_t came = store_->add(key(generation_, "arrived"), 0);
+    const std::int64_t came = store_->add(key(generation_, "registered"), 0);
     while (store_->add(key(generation_, "left"), rank_ == 0 ? 0 : 1) + 1 < came && rank_ == 0 && Clock::now() < until) {
       std::this_thread::sleep_for(kPause);
     }

@@ -106,7 +106,7 @@ Reply TCPStore::Impl::call(Operation operation, std::string_view key, std::span<
     reply.value.resize(protocol::take<std::uint32_t>(header + 1));
     good = recv_all(socket, reply.value.data(), reply.value.size(), deadline, reason);
   }
-  DDP_CHECK(good, CommError, "the store at ", where(), " is gone (key '", key, "'): ", reason);
+  DDP_CHECK(good, StoreGone, "the store at ", where(), " is gone (key '", key, "'): ", reason);
   DDP_CHECK(reply.status != Status::refused, CommError, "store key '", key, "' at ", where(),
             " holds something else than the whole number that add needs");
   const std::lock_guard lock(mutex);

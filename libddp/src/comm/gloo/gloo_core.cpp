@@ -38,6 +38,8 @@ class RendezvousStore final : public gloo::rendezvous::Store {
 };
 
 constexpr std::chrono::milliseconds kLongestPause{4000};
+// After a failure, for the peers to read the reason before this process and the store in it may end.
+constexpr std::chrono::milliseconds kLinger{1000};
 
 std::string list_of(const std::vector<int>& ranks) {
   std::string text;
@@ -232,11 +234,22 @@ void GlooCore::publish_death(const std::string& text) {
   } catch (const Error&) {
     // The peers then only see the connection go.
   }
-  if (!context_) return;
+  if (context_) {
+    try {
+      context_->closeConnections();
+    } catch (const std::exception&) {
+      // Already closed.
+    }
+  }
   try {
-    context_->closeConnections();
-  } catch (const std::exception&) {
-    // Already closed.
+    std::int64_t told = store().add("error/told", 1);
+    const auto until = Clock::now() + kLinger;
+    while (config_.serves_store && told < size() && Clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      told = store().add("error/told", 0);
+    }
+  } catch (const Error&) {
+    // Nobody can ask any more.
   }
 }
 

@@ -17,6 +17,7 @@ struct GlooConfig {
   std::chrono::milliseconds timeout = kDefaultTimeout;
   std::string address = "127.0.0.1";  ///< of this host, which the peers can reach
   std::string interface = {};         ///< used instead of the address when given
+  bool serves_store = false;          ///< this process ends the store when it ends
   bool check_collectives = false;
 };
 
