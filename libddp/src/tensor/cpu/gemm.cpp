@@ -24,6 +24,7 @@ MatrixView<const T> input(const Tensor& x, std::int64_t offset = 0) {
 
 // Distance from the first matrix of the batch to number `index`.
 std::int64_t batch_offset(const Tensor& x, std::int64_t index) {
+  if (x.numel() == 0) return 0;  // no memory to point into
   std::int64_t offset = 0;
   for (std::size_t d = x.sizes().size() - 2; d-- > 0;) {
     offset += index % x.sizes()[d] * x.strides()[d];
