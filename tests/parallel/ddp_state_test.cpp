@@ -25,7 +25,7 @@ class NoSync : public testing::TestWithParam<std::tuple<Cover, bool>> {};
 
 TEST_P(NoSync, AccumulatesLocallyThenAveragesTheSum) {
   const auto [cover, views] = GetParam();
-  run_ranks(2, [cover = cover, views = views](int rank, const auto& inner) {
+  on_ranks(2, [cover = cover, views = views](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     auto module = std::make_shared<Scale>();
     auto model = wrap(module, group, {.gradient_as_bucket_view = views});
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Covers, NoSync,
                                           testing::Bool()));
 
 TEST(NoSyncGuard, NestsAndSendsAsOftenAsWithoutAccumulation) {
-  run_ranks(3, [](int rank, const auto& inner) {
+  on_ranks(3, [](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     auto module = std::make_shared<Many>(3, 16);
     auto model = wrap(module, group, {.bucket_cap_bytes = {64}, .rebuild = false});
@@ -119,7 +119,7 @@ void expect_rank_zeros(const State& state) {
 }
 
 TEST(Start, EveryRankGetsRankZerosState) {
-  run_ranks(3, [](int rank, const auto& group) {
+  on_ranks(3, [](int rank, const auto& group) {
     auto module = std::make_shared<State>(rank);
     auto model = wrap(module, group);
     expect_rank_zeros(*module);
@@ -129,7 +129,7 @@ TEST(Start, EveryRankGetsRankZerosState) {
 }
 
 TEST(Start, InitSyncOffSendsNothing) {
-  run_ranks(2, [](int rank, const auto& inner) {
+  on_ranks(2, [](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     auto module = std::make_shared<State>(rank);
     auto model = wrap(module, group, {.init_sync = false});
@@ -170,7 +170,7 @@ TEST(Start, DifferencesAreNamedOnEveryRank) {
   };
   for (const int size : {2, 3}) {
     for (const Case& one : cases) {
-      run_ranks(size, [&](int rank, const auto& group) {
+      on_ranks(size, [&](int rank, const auto& group) {
         const Case mine = rank == size - 1 ? one : Case{};
         auto module =
             std::make_shared<Described>(mine.weight, mine.bias, mine.dtype, mine.any, mine.extra, mine.frozen);
@@ -183,7 +183,7 @@ TEST(Start, DifferencesAreNamedOnEveryRank) {
 }
 
 TEST(Start, DifferentOptionsAreNamed) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     const std::string text = text_of<InvalidArgument>(
         [&] { wrap(std::make_shared<Scale>(), group, {.gradient_as_bucket_view = rank == 0}); });
     EXPECT_TRUE(has(text, "option gradient_as_bucket_view: true on rank 0, false on rank 1")) << text;
@@ -191,7 +191,7 @@ TEST(Start, DifferentOptionsAreNamed) {
 }
 
 TEST(Buffers, FollowRankZeroBeforeTrainingForwardsOnly) {
-  run_ranks(2, [](int rank, const auto& inner) {
+  on_ranks(2, [](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     auto module = std::make_shared<State>(rank);
     auto model = wrap(module, group, {.rebuild = false});
@@ -224,7 +224,7 @@ TEST(Buffers, FollowRankZeroBeforeTrainingForwardsOnly) {
 
 // B18: evaluation on one rank, between training steps of all.
 TEST(Buffers, EvaluationOnOneRankSendsNothing) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     auto module = std::make_shared<State>(rank);
     auto model = wrap(module, group);
     for (int step = 0; step < 3; ++step) {
@@ -243,7 +243,7 @@ TEST(Buffers, EvaluationOnOneRankSendsNothing) {
 }
 
 TEST(Buffers, OffMeansOff) {
-  run_ranks(2, [](int rank, const auto& inner) {
+  on_ranks(2, [](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     auto module = std::make_shared<State>(rank);
     auto model = wrap(module, group, {.broadcast_buffers = false});
@@ -255,7 +255,7 @@ TEST(Buffers, OffMeansOff) {
 
 // B05 B: freezing for a while.
 TEST(Parameters, FreezeAndThaw) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     auto module = std::make_shared<Two>(1, 1);
     auto model = wrap(module, group);
     double b = 1;
@@ -279,7 +279,7 @@ TEST(Parameters, FreezeAndThaw) {
 // B05 C: frozen on one rank only.
 TEST(Parameters, FrozenOnOneRankIsNamedOnAll) {
   for (const int culprit : {0, 1}) {
-    run_ranks(2, [&](int rank, const auto& group) {
+    on_ranks(2, [&](int rank, const auto& group) {
       auto module = std::make_shared<Two>();
       auto model = wrap(module, group);
       run_backward(model(1.0));
@@ -293,7 +293,7 @@ TEST(Parameters, FrozenOnOneRankIsNamedOnAll) {
 }
 
 TEST(Parameters, ThawedAfterWrappingNeedsANewWrapper) {
-  run_ranks(2, [](int, const auto& group) {
+  on_ranks(2, [](int, const auto& group) {
     auto module = std::make_shared<Two>();
     module->b.set_requires_grad(false);
     auto model = wrap(module, group);
@@ -306,7 +306,7 @@ TEST(Parameters, ThawedAfterWrappingNeedsANewWrapper) {
 
 // B05 A: the module computes with another tensor than the one that is registered.
 TEST(Parameters, ReplacedParameterIsNamed) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     auto module = std::make_shared<Scale>(1, "weight");
     auto model = wrap(module, group);
     module->w = scalar(1);
@@ -319,7 +319,7 @@ TEST(Parameters, ReplacedParameterIsNamed) {
 
 TEST(Parameters, WrappedModuleIsNotConverted) {
   for (const bool views : {true, false}) {
-    run_ranks(2, [&](int, const auto& group) {
+    on_ranks(2, [&](int, const auto& group) {
       auto module = std::make_shared<Scale>();
       {
         auto model = wrap(module, group, {.gradient_as_bucket_view = views});
@@ -342,7 +342,7 @@ class Transposed : public nn::Module {
 
 TEST(Parameters, StridedGradientIsReducedByElement) {
   for (const bool views : {true, false}) {
-    run_ranks(2, [&](int rank, const auto& group) {
+    on_ranks(2, [&](int rank, const auto& group) {
       auto module = std::make_shared<Transposed>();
       auto model = wrap(module, group, {.gradient_as_bucket_view = views});
       std::vector<float> x(6);  // [3, 2]: element (j, i) is the gradient of w[i][j]
@@ -358,7 +358,7 @@ TEST(Parameters, StridedGradientIsReducedByElement) {
 // B12: all ways of clearing, views on and off.
 TEST(Gradients, EveryWayOfClearingKeepsTheMean) {
   for (const bool views : {true, false}) {
-    run_ranks(2, [&](int rank, const auto& group) {
+    on_ranks(2, [&](int rank, const auto& group) {
       auto module = std::make_shared<Scale>();
       auto model = wrap(module, group, {.gradient_as_bucket_view = views});
       enum Mode { in_place, none, assign };
@@ -376,7 +376,7 @@ TEST(Gradients, EveryWayOfClearingKeepsTheMean) {
 }
 
 TEST(Gradients, HeldGradientStaysWithoutViews) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     auto module = std::make_shared<Scale>();
     auto model = wrap(module, group, {.gradient_as_bucket_view = false});
     run_backward(model(rank + 1.0));
@@ -393,7 +393,7 @@ TEST(Gradients, MemoryIsHeldOnceWithViewsAndTwiceWithout) {
   const auto bytes = static_cast<double>(4 * elements * 4);
   for (const bool views : {true, false}) {
     double extra = 0;
-    run_ranks(2, [&](int rank, const auto& group) {
+    on_ranks(2, [&](int rank, const auto& group) {
       auto module = std::make_shared<Many>(4, elements);
       group->barrier();
       const std::int64_t before = memory_stats(Device::cpu()).in_use;
@@ -413,7 +413,7 @@ TEST(Gradients, MemoryIsHeldOnceWithViewsAndTwiceWithout) {
 }
 
 TEST(AgreeSeed, EqualPassesAndDifferentNamesBoth) {
-  run_ranks(3, [](int rank, const auto& group) {
+  on_ranks(3, [](int rank, const auto& group) {
     EXPECT_EQ(parallel::agree_seed(group)(17), 17U);
     const std::string text = text_of<InvalidArgument>([&] { parallel::agree_seed(group)(rank == 2 ? 5 : 17); });
     EXPECT_TRUE(has(text, "rank 0 has 17, rank 2 has 5")) << text;

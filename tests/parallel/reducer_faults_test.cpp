@@ -29,7 +29,7 @@ void expect_mean(Reducer& reducer, double value) {
 
 TEST(ReducerFaults, MissingGradientIsNamedOnEveryRankAndTheNextPassWorks) {
   for (const int size : {2, 4}) {
-    run_ranks(size, [&](int rank, const auto& group) {
+    on_ranks(size, [&](int rank, const auto& group) {
       Reducer reducer(group, make_slots({8, 8, 8}), {.bucket_cap_bytes = {32}, .rebuild = true});
       reducer.prepare();
       reducer.mark_ready(2);
@@ -47,7 +47,7 @@ TEST(ReducerFaults, MissingGradientIsNamedOnEveryRankAndTheNextPassWorks) {
 }
 
 TEST(ReducerFaults, MissingEverywhere) {
-  run_ranks(3, [](int, const auto& group) {
+  on_ranks(3, [](int, const auto& group) {
     Reducer reducer(group, make_slots({8, 8}));
     reducer.prepare();
     reducer.mark_ready(0);
@@ -57,7 +57,7 @@ TEST(ReducerFaults, MissingEverywhere) {
 }
 
 TEST(ReducerFaults, ReadyTwiceIsNamedOnEveryRank) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     // In the first bucket: it is under way when the second call comes.
     Reducer reducer(group, make_slots({8, 8, 8}), {.bucket_cap_bytes = {32}});
     reducer.prepare();
@@ -71,7 +71,7 @@ TEST(ReducerFaults, ReadyTwiceIsNamedOnEveryRank) {
 }
 
 TEST(ReducerFaults, DifferentActiveSlotsAreNamed) {
-  run_ranks(3, [](int rank, const auto& group) {
+  on_ranks(3, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({8, 8}));
     if (rank == 1) reducer.set_active(0, false);
     reducer.prepare();
@@ -83,7 +83,7 @@ TEST(ReducerFaults, DifferentActiveSlotsAreNamed) {
 }
 
 TEST(ReducerFaults, InactiveOnAllRanksIsNotMissing) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({8, 8}));
     reducer.set_active(0, false);
     reducer.prepare();
@@ -99,7 +99,7 @@ TEST(ReducerFaults, InactiveOnAllRanksIsNotMissing) {
 }
 
 TEST(ReducerFaults, InactiveSlotThatBecomesReady) {
-  run_ranks(2, [](int, const auto& group) {
+  on_ranks(2, [](int, const auto& group) {
     Reducer reducer(group, make_slots({8, 8}));
     reducer.set_active(0, false);
     reducer.prepare();
@@ -111,7 +111,7 @@ TEST(ReducerFaults, InactiveSlotThatBecomesReady) {
 }
 
 TEST(ReducerFaults, RanksInDifferentPassesAreNamed) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     // Two reducers with equal plans: rank 0 uses the first twice, rank 1 each of them once.
     Reducer reducer(group, make_slots({8}));
     Reducer second(group, make_slots({8}));
@@ -126,7 +126,7 @@ TEST(ReducerFaults, RanksInDifferentPassesAreNamed) {
 }
 
 TEST(ReducerFaults, RankThatGivesUpIsNamedAndTheNextPassWorks) {
-  run_ranks(3, [](int rank, const auto& group) {
+  on_ranks(3, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({8, 8, 8}), {.bucket_cap_bytes = {32}});
     for (int round = 0; round < 3; ++round) {
       reducer.prepare();
@@ -147,7 +147,7 @@ TEST(ReducerFaults, RankThatGivesUpIsNamedAndTheNextPassWorks) {
 }
 
 TEST(ReducerFaults, UnwindingThroughTheReducerDoesNotBlock) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     if (rank == 1) {
       try {
         Reducer reducer(group, make_slots({8, 8}), {.bucket_cap_bytes = {32}});
@@ -166,19 +166,19 @@ TEST(ReducerFaults, UnwindingThroughTheReducerDoesNotBlock) {
 }
 
 TEST(ReducerFaults, PeerThatNeverComesIsATimeoutNamingTheBucket) {
-  run_ranks(2,
-            [](int rank, const auto& group) {
-              Reducer reducer(group, make_slots({8, 8}), {.bucket_cap_bytes = {32}});
-              if (rank == 1) return;
-              const std::string text = text_of<CommError>([&] { run_pass(reducer, 1); });
-              EXPECT_TRUE(has(text, "bucket 0: p1")) << text;
-              EXPECT_FALSE(reducer.in_pass());
-            },
-            {.timeout = std::chrono::milliseconds(300)});
+  on_ranks(2,
+           [](int rank, const auto& group) {
+             Reducer reducer(group, make_slots({8, 8}), {.bucket_cap_bytes = {32}});
+             if (rank == 1) return;
+             const std::string text = text_of<CommError>([&] { run_pass(reducer, 1); });
+             EXPECT_TRUE(has(text, "bucket 0: p1")) << text;
+             EXPECT_FALSE(reducer.in_pass());
+           },
+           {.timeout = std::chrono::milliseconds(1500)});
 }
 
 TEST(ReducerFaults, AbortedGroupFailsThePassAndTheDestructorDoesNotBlock) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({8, 8}), {.bucket_cap_bytes = {32}});
     if (rank == 1) {
       group->abort("operator pressed stop");
@@ -214,7 +214,7 @@ TEST_P(StartDifference, IsNamedOnEveryRank) {
   };
   const int size = GetParam();
   for (const Case& one : cases) {
-    run_ranks(size, [&](int rank, const auto& group) {
+    on_ranks(size, [&](int rank, const auto& group) {
       const bool odd = rank == size - 1;
       const std::string text = text_of<InvalidArgument>(
           [&] { Reducer(group, odd ? one.odd : usual, odd ? one.options : ReducerOptions{}); });
@@ -227,10 +227,11 @@ TEST_P(StartDifference, IsNamedOnEveryRank) {
 INSTANTIATE_TEST_SUITE_P(Sizes, StartDifference, testing::Values(2, 3));
 
 TEST(ReducerAlone, NothingIsSentCopiedOrMissing) {
-  run_ranks(1, [](int, const auto& group) {
+  on_ranks(1, [](int, const auto& group) {
     std::vector<float> own(3, 7.0F);
     std::vector<GradientSlot> slots = make_slots({3, 5});
     slots[0].memory = own.data();
+    const auto before = group->counters().collectives;
     Reducer reducer(group, slots, {.rebuild = true});
     EXPECT_TRUE(reducer.plan().empty());
     EXPECT_EQ(reducer.gradient_data(0), own.data());
@@ -241,7 +242,7 @@ TEST(ReducerAlone, NothingIsSentCopiedOrMissing) {
     }
     EXPECT_EQ(own, (std::vector<float>{7, 7, 7}));
     EXPECT_EQ(reducer.counters().collectives + reducer.counters().bytes_copied, 0U);
-    EXPECT_EQ(group->counters().collectives, 0U);
+    EXPECT_EQ(group->counters().collectives, before);
   });
 }
 

@@ -35,7 +35,7 @@ class ReducerRanks : public testing::TestWithParam<int> {};
 
 TEST_P(ReducerRanks, MeanIsExactAndNothingIsCopied) {
   const int size = GetParam();
-  run_ranks(size, [&](int rank, const auto& group) {
+  on_ranks(size, [&](int rank, const auto& group) {
     Reducer reducer(group, make_slots({5, 300, 1, 40}), {.bucket_cap_bytes = {128}});
     const auto copied = trace::total(trace::Counter::gradient_bytes_copied);
     for (int step = 1; step <= 5; ++step) {
@@ -63,7 +63,7 @@ TEST_P(ReducerRanks, LaunchOrderIsThePlansWhateverTheArrival) {
   const int size = GetParam();
   const std::vector<std::int64_t> counts = {16, 16, 16, 16, 16, 16, 16, 16, 16};
   std::vector<std::vector<std::string>> labels(static_cast<std::size_t>(size));
-  run_ranks(size, [&](int rank, const auto& inner) {
+  on_ranks(size, [&](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     Reducer reducer(group, make_slots(counts), {.bucket_cap_bytes = {64}, .lanes = 2});
     group->clear_calls();
@@ -95,7 +95,7 @@ TEST_P(ReducerRanks, LaunchOrderIsThePlansWhateverTheArrival) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ReducerRanks, testing::Values(1, 2, 3, 4));
 
 TEST(Reducer, CollectivesStartBeforeTheLastGradient) {
-  run_ranks(2, [](int, const auto& inner) {
+  on_ranks(2, [](int, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     Reducer reducer(group, make_slots({16, 16, 16}), {.bucket_cap_bytes = {64}});
     group->clear_calls();
@@ -114,7 +114,7 @@ TEST(Reducer, CollectivesStartBeforeTheLastGradient) {
 }
 
 TEST(Reducer, LanesAreUsedInTurnAndLaneZeroIsLeft) {
-  run_ranks(2, [](int, const auto& inner) {
+  on_ranks(2, [](int, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     Reducer reducer(group, make_slots({16, 16, 16, 16}), {.bucket_cap_bytes = {64}, .lanes = 3});
     group->clear_calls();
@@ -128,7 +128,7 @@ TEST(Reducer, LanesAreUsedInTurnAndLaneZeroIsLeft) {
 }
 
 TEST(Reducer, CallersCollectivesMayComeBetweenBucketsInAnyOrder) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({16, 16, 16}), {.bucket_cap_bytes = {64}});
     for (int step = 0; step < 10; ++step) {
       reducer.prepare();
@@ -148,7 +148,7 @@ TEST(Reducer, CallersCollectivesMayComeBetweenBucketsInAnyOrder) {
 }
 
 TEST(Reducer, MemoryOfTheCallerIsCopiedInAndOutAndCounted) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     std::vector<float> a(3, static_cast<float>(rank + 1));
     std::vector<float> b(6);
     for (std::size_t i = 0; i < 6; ++i) b[i] = static_cast<float>((rank + 1) * (10 * (i % 2) + i / 2));
@@ -172,7 +172,7 @@ TEST(Reducer, MemoryOfTheCallerIsCopiedInAndOutAndCounted) {
 }
 
 TEST(Reducer, MemoryOfTheCallerIsUntouchedAfterAFault) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     std::vector<float> a(2, static_cast<float>(rank + 5));
     std::vector<GradientSlot> slots = make_slots({2, 2});
     slots[0].memory = a.data();
@@ -185,7 +185,7 @@ TEST(Reducer, MemoryOfTheCallerIsUntouchedAfterAFault) {
 }
 
 TEST(Reducer, GradientsElsewhereAreCopiedInAndOut) {
-  run_ranks(3, [](int rank, const auto& group) {
+  on_ranks(3, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({4, 2}));
     const Tensor own = full({4}, 3.0 * rank);
     reducer.prepare();
@@ -200,7 +200,7 @@ TEST(Reducer, GradientsElsewhereAreCopiedInAndOut) {
 
 TEST(Reducer, EmptyScalarOversizeAndMixedDtypes) {
   for (const int size : {2, 3}) {
-    run_ranks(size, [&](int rank, const auto& inner) {
+    on_ranks(size, [&](int rank, const auto& inner) {
       const auto group = std::make_shared<RecordingGroup>(inner);
       std::vector<GradientSlot> slots = {{"p0", {0}},
                                          {"p1", {}},
@@ -232,7 +232,7 @@ TEST(Reducer, EmptyScalarOversizeAndMixedDtypes) {
 }
 
 TEST(Reducer, CapsListAndBytesReported) {
-  run_ranks(2, [](int, const auto& group) {
+  on_ranks(2, [](int, const auto& group) {
     Reducer reducer(group, make_slots({20, 20, 20, 20, 20}), {.bucket_cap_bytes = {160, 80}});
     EXPECT_EQ(slots_of(reducer), (std::vector<std::vector<std::size_t>>{{4, 3}, {2}, {1}, {0}}));
     const std::vector<BucketInfo> plan = reducer.plan();
@@ -244,7 +244,7 @@ TEST(Reducer, CapsListAndBytesReported) {
 }
 
 TEST(Reducer, LocalPassSendsNothing) {
-  run_ranks(2, [](int rank, const auto& inner) {
+  on_ranks(2, [](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);
     Reducer reducer(group, make_slots({4, 4}));
     group->clear_calls();
@@ -260,7 +260,7 @@ TEST(Reducer, LocalPassSendsNothing) {
 
 TEST(Reducer, RebuildTakesRankZerosOrderAndCarriesContents) {
   std::vector<std::vector<std::vector<std::size_t>>> plans(3);
-  run_ranks(3, [&](int rank, const auto& group) {
+  on_ranks(3, [&](int rank, const auto& group) {
     int moved = 0;
     Reducer reducer(group, make_slots({16, 16, 16, 16}),
                     {.bucket_cap_bytes = {128}, .rebuild = true, .on_moved = [&] { ++moved; }});
@@ -288,7 +288,7 @@ TEST(Reducer, RebuildTakesRankZerosOrderAndCarriesContents) {
 }
 
 TEST(Reducer, DelayedRankChangesNothing) {
-  run_ranks(3, [](int rank, const auto& group) {
+  on_ranks(3, [](int rank, const auto& group) {
     Reducer reducer(group, make_slots({64, 64, 64}), {.bucket_cap_bytes = {256}});
     for (int step = 0; step < 3; ++step) {
       reducer.prepare();
@@ -304,7 +304,7 @@ TEST(Reducer, DelayedRankChangesNothing) {
 }
 
 TEST(Reducer, ReadyMayComeFromSeveralThreads) {
-  run_ranks(2, [](int rank, const auto& group) {
+  on_ranks(2, [](int rank, const auto& group) {
     const std::size_t count = 24;
     Reducer reducer(group, make_slots(std::vector<std::int64_t>(count, 32)), {.bucket_cap_bytes = {256}});
     for (int step = 0; step < 5; ++step) {
@@ -326,8 +326,58 @@ TEST(Reducer, ReadyMayComeFromSeveralThreads) {
   });
 }
 
+TEST(Reducer, NumberOfCollectivesFollowsTheCap) {
+  struct Case {
+    std::int64_t cap;
+    std::uint64_t collectives;
+  };
+  for (const Case& one : {Case{256 << 10, 5}, Case{1, 20}, Case{1 << 30, 1}}) {
+    on_ranks(2, [&](int rank, const auto& group) {
+      Reducer reducer(group, make_slots(std::vector<std::int64_t>(20, 16 << 10)), {.bucket_cap_bytes = {one.cap}});
+      reducer.prepare();
+      for (std::size_t slot = 20; slot-- > 0;) {
+        fill(reducer, slot, 2.0 * rank + static_cast<double>(slot));
+        reducer.mark_ready(slot);
+      }
+      reducer.finish();
+      EXPECT_EQ(reducer.counters().collectives, one.collectives);
+      EXPECT_EQ(reducer.counters().launched_before_last, one.collectives - 1);
+      for (std::size_t slot = 0; slot < 20; ++slot) expect_all(reducer.gradient(slot), 1.0 + static_cast<double>(slot));
+    });
+  }
+}
+
+TEST(Reducer, WaitingAndSpansAreRecorded) {
+  trace::clear();
+  trace::set_enabled(true);
+  on_ranks(2, [](int, const auto& inner) {
+    const auto group = std::make_shared<RecordingGroup>(inner);
+    Reducer reducer(group, make_slots({16, 16}), {.bucket_cap_bytes = {64}});
+    group->set_delay(std::chrono::milliseconds(20));
+    reducer.prepare();
+    for (std::size_t slot = 2; slot-- > 0;) reducer.mark_ready(slot);
+    reducer.finish();
+    // The last bucket goes out in finish and takes 20 ms; a lower bound holds on any machine.
+    EXPECT_GE(reducer.counters().exposed_ms, 19.0);
+    EXPECT_GE(reducer.counters().communication_ms, 19.0);
+  });
+  trace::set_enabled(false);
+  int ready = 0;
+  int collectives = 0;
+  int waits = 0;
+  for (const trace::Span& span : trace::spans()) {
+    if (!std::string(span.label).starts_with("bucket ")) continue;
+    ready += span.kind == trace::SpanKind::bucket_ready ? 1 : 0;
+    collectives += span.kind == trace::SpanKind::collective && span.end_ns > span.begin_ns ? 1 : 0;
+    waits += span.kind == trace::SpanKind::wait ? 1 : 0;
+  }
+  EXPECT_EQ(ready, 4);
+  EXPECT_EQ(collectives, 4);
+  EXPECT_EQ(waits, 4);
+}
+
 TEST(Reducer, MisuseIsRefused) {
-  run_ranks(2, [](int, const auto& group) {
+  on_ranks(2, [](int, const auto& group) {
     Reducer reducer(group, make_slots({4}));
     EXPECT_TRUE(has(text_of<InvalidArgument>([&] { reducer.mark_ready(0); }), "'p0' became ready outside a pass"));
     EXPECT_TRUE(has(text_of<InvalidArgument>([&] { reducer.finish(); }), "finish without prepare"));

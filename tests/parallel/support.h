@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,18 @@
 
 /// Helpers of this room's tests.
 namespace ddp::test {
+
+/// "local", or what the variable DDP_TEST_BACKEND has: every test runs over each backend.
+inline std::string test_backend() {
+  const char* name = std::getenv("DDP_TEST_BACKEND");
+  return name == nullptr ? "local" : name;
+}
+
+/// `run_ranks` over the backend under test.
+inline void on_ranks(int size, const RankFunction& body, RankOptions options = {}) {
+  options.backend = test_backend();
+  run_ranks(size, body, options);
+}
 
 /// The text of the `Kind` that `call` throws; a failure when it throws nothing. Other errors pass.
 template <class Kind, class F>
