@@ -49,9 +49,17 @@ for name in asan tsan; do
 done
 check "shared library, baseline instructions" flavour shared -DBUILD_SHARED_LIBS=ON -DDDP_NATIVE=OFF -DDDP_WITH_CUDA=OFF
 check "without Gloo" flavour no_gloo -DDDP_WITH_GLOO=OFF -DDDP_WITH_CUDA=OFF
-for script in bench/peers/*.sh; do
-  if [ -x "$script" ]; then check "comparison $script" "$script"; fi
-done
+bench_build() {
+  cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_WERROR=ON -DDDP_BUILD_BENCH=ON -DDDP_BUILD_TESTS=OFF \
+    -DDDP_WITH_CUDA=OFF && cmake --build build/bench
+}
+check "benchmarks build" bench_build
+if [ -e /usr/lib/python3/dist-packages/torch/__init__.py ]; then
+  check "training step against PyTorch" python3 bench/peers/compare.py --program build/bench/bench/peer_step \
+    --data "${DDP_DATA_DIR:-/usr/share/datasets/fashion-mnist}" --out bench/results/cpu_peers.json
+else
+  printf 'skipped          training step against PyTorch: python3-torch is not here\n' >>"$report"
+fi
 
 mkdir -p docs
 cp "$report" docs/check_all.txt.new && mv docs/check_all.txt.new docs/check_all.txt
