@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "reference.h"
+#include "tensor/backend/elementwise_backend.h"
 
 namespace ddp {
 namespace {
@@ -316,6 +317,15 @@ TEST(DivGradB, EveryDtypeAndLayout) {
       EXPECT_EQ(difference(raw::div_grad_b(grad, a, b), expected, tolerance(dtype)), "");
     }
   }
+}
+
+TEST(Backend, WithoutAnImplementationNamesOperationFamilyAndDevice) {
+  raw::ElementwiseBackend none;
+  const Tensor x = ones({1});
+  EXPECT_EQ(error_of<NotAvailable>([&] { none.unary(raw::Unary::exp, x, x); }),
+            "unary: the family 'elementwise' has no implementation for cpu:0");
+  EXPECT_EQ(error_of<NotAvailable>([] { raw::not_available("copy", "fill_", Device::cuda(1)); }),
+            "fill_: the family 'copy' has no implementation for cuda:1 (not built with CUDA, or not there yet)");
 }
 
 TEST(Threads, ResultsDoNotDependOnThem) {

@@ -8,7 +8,9 @@
 namespace ddp::raw {
 
 void fill_(const Tensor& x, double value);
-/// Same or broadcastable sizes; converts dtype; copies across devices.
+/// Same or broadcastable sizes; converts dtype; copies across devices. Overlapping views of one storage are
+/// copied as if the source were read first. From floating point to whole numbers: towards zero, saturating,
+/// NaN gives 0; to bool: "not zero".
 void copy_(const Tensor& destination, const Tensor& source);
 /// The tensor itself when it is row-major, else a row-major copy.
 Tensor contiguous(const Tensor& x);

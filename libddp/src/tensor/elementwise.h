@@ -8,7 +8,10 @@
 /// checked and a wrong one throws InvalidArgument naming the sizes or dtypes; inputs may be strided and
 /// broadcast; a result given as `out` is written in place (beta 0, or added to with `accumulate`), else a
 /// new row-major tensor is made; work goes to the current stream of the inputs' device; float16 and
-/// bfloat16 are computed in float32.
+/// bfloat16 are computed in float32. An input may be the output or overlap it: the result is as if all
+/// inputs were read first. Writing to a tensor whose elements share memory (an expanded one) is refused.
+/// Arithmetic on whole numbers wraps around and takes whole-number scalars only. None of these functions
+/// raises the version of what it changes: the Tensor members and the optimisers do.
 namespace ddp::raw {
 
 enum class Unary : std::uint8_t { neg, relu, gelu, sigmoid, tanh, exp, log, sqrt, reciprocal, abs, square };

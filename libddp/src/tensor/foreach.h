@@ -10,7 +10,8 @@
 /// group and not one a parameter. All tensors of a table are contiguous and on one device.
 namespace ddp::raw {
 
-/// One parameter's memory. `gradient` may be null: the chunk is then skipped.
+/// One parameter's memory; gradient and states have the parameter's dtype. `gradient` may be null: the chunk is then
+/// skipped.
 struct Chunk {
   void* parameter = nullptr;
   const void* gradient = nullptr;

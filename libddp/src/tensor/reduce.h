@@ -6,7 +6,8 @@
 /// pairwise or wider, so the error does not grow with the number of elements in practice.
 namespace ddp::raw {
 
-/// Sum over `dims` (all when empty). With `accumulate`, `out` += the sum.
+/// Sum over `dims` (all when empty); int64 for whole numbers and bool. The same for any number of threads. With
+/// `accumulate`, `out` += the sum.
 Tensor sum(const Tensor& x, const Dims& dims, bool keep_dim, const Tensor& out = {}, bool accumulate = false);
 /// Largest element along `dim` and its index (int64). Ties: the lowest index. NaN wins.
 struct MaxResult {
