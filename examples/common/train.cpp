@@ -126,10 +126,7 @@ ddp::Device choose_device(const Options& options, const ddp::comm::ProcessGroup*
 
 ddp::parallel::DDPOptions ddp_options(const Options& options) {
   ddp::parallel::DDPOptions result;
-  if (options.bucket_cap_mb) {
-    result.bucket_cap_bytes = {static_cast<std::int64_t>(*options.bucket_cap_mb * 1048576.0)};
-    result.first_bucket_bytes = std::min(result.first_bucket_bytes, result.bucket_cap_bytes.front());
-  }
+  if (options.bucket_cap_mb) result.bucket_cap_bytes = {static_cast<std::int64_t>(*options.bucket_cap_mb * 1048576.0)};
   return result;
 }
 
@@ -137,12 +134,13 @@ void run_training(const Options& options, const Trainee& trainee, ddp::comm::Pro
   const int size = group != nullptr ? group->size() : 1;
   const int rank = group != nullptr ? group->rank() : 0;
   const ddp::DType dtype = ddp::parse_dtype(options.dtype);
-  Reporter reporter(rank == 0, options.json);
   const Data data = open_data(options);
   ddp::data::DistributedSampler sampler(data.train_size, size, rank, {.seed = options.seed});
   ddp::data::DataLoader loader(*data.train, sampler,
                                {.batch_size = options.batch_size, .device = device, .drop_last = true});
   ddp::optim::SGD optimizer(trainee.module->parameters(), {.lr = options.lr, .momentum = options.momentum});
+
+  Reporter reporter(rank == 0, options.json);  // after all that can be refused, so that an error leaves no file
 
   const std::int64_t planned = options.epochs * loader.size();
   const std::int64_t last_step = options.steps > 0 ? std::min(options.steps, planned) : planned;

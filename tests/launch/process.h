@@ -30,7 +30,7 @@ inline bool is_alive(pid_t pid) {
 /// Whether `condition` comes true within a time that only a fault exceeds.
 template <class Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
