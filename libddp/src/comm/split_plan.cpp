@@ -1,6 +1,7 @@
 #include "comm/split_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddp::comm {
 
@@ -18,7 +19,7 @@ SplitPlan plan_split(ProcessGroup& parent, int color, int key, std::source_locat
   for (int rank = 0; rank < parent.size(); ++rank) {
     if (color_of(rank) == color) plan.members.push_back(rank);
   }
-  std::ranges::stable_sort(plan.members, {}, key_of);
+  std::ranges::sort(plan.members, {}, [&](int rank) { return std::pair(key_of(rank), rank); });
   plan.rank = static_cast<int>(std::ranges::find(plan.members, parent.rank()) - plan.members.begin());
   return plan;
 }

@@ -122,8 +122,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   Tensor unbiased;
   const raw::NormResult result =
       raw::batch_norm_train(x, weight, bias, eps, running_var.defined() ? &unbiased : nullptr);
-  autograd::update_running(running_mean, result.mean, momentum);
-  autograd::update_running(running_var, unbiased, momentum);
+  if (x.numel() > 0) {  // an empty batch has no statistics: NaN would stay in the running average for ever
+    autograd::update_running(running_mean, result.mean, momentum);
+    autograd::update_running(running_var, unbiased, momentum);
+  }
   if (record) {
     autograd::set_history(
         result.y, make_intrusive<autograd::BatchNormNode>(x, weight, bias, result.mean, result.invstd, true, eps));
