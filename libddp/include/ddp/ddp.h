@@ -18,6 +18,7 @@
 #include "ddp/data/sampler.h"
 #include "ddp/nn/nn.h"
 #include "ddp/optim/optim.h"
+#include "ddp/parallel/agree.h"
 #include "ddp/parallel/distributed_data_parallel.h"
 #include "ddp/parallel/reducer.h"
 #include "ddp/tensor/random.h"
