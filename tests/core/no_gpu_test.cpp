@@ -41,8 +41,8 @@ TEST_F(NoGpu, TheRuntimeThrowsAndDoesNotCrash) {
 }
 
 TEST_F(NoGpu, StreamsAndEventsThrow) {
-  EXPECT_THROW(ddp::Stream(Device::cuda()), ddp::Error);
-  EXPECT_THROW(ddp::Event(Device::cuda()), ddp::Error);
+  EXPECT_THROW(ddp::Stream{Device::cuda()}, ddp::Error);
+  EXPECT_THROW(ddp::Event{Device::cuda()}, ddp::Error);
 }
 
 }  // namespace
