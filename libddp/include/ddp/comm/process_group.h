@@ -42,6 +42,10 @@ struct GroupCounters {
 /// Tensors must be contiguous, non-overlapping and on the group's device, else InvalidArgument with nothing
 /// sent. With world size 1 nothing is sent and results are copies. Tensors without elements are not sent.
 ///
+/// Ranks that call different things (kind, operation, root, dtype, sizes) get no result: the in-process group
+/// fails at once, Gloo when it has waited half a second (it then compares over the store), on every rank and
+/// naming both sides. Labels are compared with `InitOptions::check_collectives` only.
+///
 /// When a rank fails or a deadline passes, every waiting call on every rank throws CommError or
 /// TimeoutError naming the collective, its label and the rank at fault as far as known; the group is then
 /// unusable. The destructor aborts while an exception is on its way or after an error, else drains within

@@ -19,6 +19,8 @@ constexpr std::size_t kDirectBytes = 16 << 10;
 // Size of a message in flight: large enough to make its cost small, small enough that combining one overlaps with
 // receiving the next.
 constexpr std::size_t kSegmentBytes = 1 << 20;
+// Segments of one peer that may be under way at once.
+constexpr std::size_t kWindow = 2;
 // Tensors are handled in blocks, so that the memory for what peers send stays small.
 constexpr std::size_t kBlockBytes = 32 << 20;
 // Coalesced tensors below this size are packed together into one message of up to kPackBytes.
@@ -83,8 +85,11 @@ void all_reduce_block(const Exchange& exchange, const Reduction& reduction, std:
     const std::size_t end = cut(elements, static_cast<std::size_t>(r) + 1, ranks);
     return (begin + cut(end - begin, s, segments)) * width;
   };
-  const std::size_t mine = at(rank, 0);
-  const std::size_t stride = at(rank, segments) - mine;
+  const auto bytes_of = [&](int r, std::size_t s) { return at(r, s + 1) - at(r, s); };
+  // Peers' segments share a few places, so that they are still in the cache when they are combined.
+  const std::size_t window = std::min(kWindow, segments);
+  const std::size_t place_bytes = (longest / segments + 1) * width;
+  const std::size_t stride = window * place_bytes;
   std::byte* parts = exchange.scratch().reserve(stride * (ranks - 1));
   // A block for each peer: a block tells that something has arrived, and not reliably from whom.
   std::vector<std::unique_ptr<Block>> incoming;
@@ -92,30 +97,32 @@ void all_reduce_block(const Exchange& exchange, const Reduction& reduction, std:
     incoming.push_back(std::make_unique<Block>(exchange, parts + i * stride, stride));
   }
   Block whole(exchange, data, elements * width);
+  const auto each_peer = [&](const auto& action) {
+    for (int peer = 0; peer < exchange.size(); ++peer) {
+      if (peer != rank) action(peer);
+    }
+  };
+  const auto expect = [&](std::size_t s) {
+    each_peer([&](int peer) {
+      incoming[place(peer, rank)]->recv(peer, exchange.slot(kToOwner), s % window * place_bytes, bytes_of(rank, s));
+    });
+  };
 
   for (std::size_t s = 0; s < segments; ++s) {
-    for (int peer = 0; peer < exchange.size(); ++peer) {
-      if (peer == rank) continue;
-      incoming[place(peer, rank)]->recv(peer, exchange.slot(kToOwner), at(rank, s) - mine,
-                                        at(rank, s + 1) - at(rank, s));
-      whole.send(peer, exchange.slot(kToOwner), at(peer, s), at(peer, s + 1) - at(peer, s));
-    }
+    if (s < window) expect(s);
+    each_peer([&](int peer) { whole.send(peer, exchange.slot(kToOwner), at(peer, s), bytes_of(peer, s)); });
   }
   // A peer sends back a combined segment only after it has received this rank's numbers, so the receive may wait
   // on the same memory.
   for (std::size_t s = 0; s < segments; ++s) {
-    for (int peer = 0; peer < exchange.size(); ++peer) {
-      if (peer == rank) continue;
-      whole.recv(peer, exchange.slot(kFromOwner), at(peer, s), at(peer, s + 1) - at(peer, s));
-    }
+    each_peer([&](int peer) { whole.recv(peer, exchange.slot(kFromOwner), at(peer, s), bytes_of(peer, s)); });
   }
   for (std::size_t s = 0; s < segments; ++s) {
     for (const auto& block : incoming) block->wait_recv();  // each peer's arrive in order
-    combine_in_rank_order(exchange, reduction, data + at(rank, s), data + at(rank, s), parts + at(rank, s) - mine,
-                          stride, at(rank, s + 1) - at(rank, s));
-    for (int peer = 0; peer < exchange.size(); ++peer) {
-      if (peer != rank) whole.send(peer, exchange.slot(kFromOwner), at(rank, s), at(rank, s + 1) - at(rank, s));
-    }
+    combine_in_rank_order(exchange, reduction, data + at(rank, s), data + at(rank, s), parts + s % window * place_bytes,
+                          stride, bytes_of(rank, s));
+    each_peer([&](int peer) { whole.send(peer, exchange.slot(kFromOwner), at(rank, s), bytes_of(rank, s)); });
+    if (s + window < segments) expect(s + window);
   }
   whole.wait_all_recv();
   whole.wait_all_send();
