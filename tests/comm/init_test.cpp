@@ -106,6 +106,20 @@ TEST(InitTest, WrongVariablesAreNamedBeforeAnyNetworking) {
   }
 }
 
+TEST(InitTest, BackendsThatAreNotThereAreNamed) {
+  const auto unknown =
+      error_text<InvalidArgument>([] { comm::init_process_group({.backend = "mpi", .rank = 0, .size = 1}); });
+  EXPECT_CONTAINS(unknown, "'mpi'");
+  EXPECT_CONTAINS(unknown, "gloo, nccl");
+  EXPECT_CONTAINS(error_text<InvalidArgument>([] {
+                    comm::init_process_group({.backend = "gloo", .device = Device::cuda(0), .rank = 0, .size = 1});
+                  }),
+                  "cuda:0");
+  const auto nccl =
+      error_text<NotAvailable>([] { comm::init_process_group({.backend = "nccl", .rank = 0, .size = 1}); });
+  EXPECT_CONTAINS(nccl, "DDP_WITH_NCCL");
+}
+
 TEST(InitTest, AUsedPortAndAnUnknownHostAreNamed) {
   const comm::TCPStoreServer other("127.0.0.1");
   Rank busy(variables(0, 2, other.port()), {"sum", "60000"});
