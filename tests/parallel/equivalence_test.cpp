@@ -1,5 +1,6 @@
 // N ranks with batch B each train as one process with batch N * B.
 #include <cmath>
+#include <mutex>
 #include <random>
 
 #include "ddp/nn/conv.h"
@@ -32,6 +33,14 @@ void initialise(nn::Module& module, unsigned seed) {
   for (Tensor parameter : module.parameters()) {
     parameter.copy_(random_tensor(parameter.sizes(), parameter.dtype(), random, 0.4));
   }
+}
+
+// Modules draw their first values from the device's generator, which ranks that are threads share.
+template <class M>
+std::shared_ptr<M> make_module(DType dtype) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  return std::make_shared<M>(dtype);
 }
 
 class Mlp : public nn::Module {
@@ -156,7 +165,7 @@ template <class M>
 std::vector<Result> train_on_ranks(int size, DType dtype, int steps, const DDPOptions& options) {
   std::vector<Result> results(static_cast<std::size_t>(size));
   on_ranks(size, [&](int rank, const auto& group) {
-    auto module = std::make_shared<M>(dtype);
+    auto module = make_module<M>(dtype);
     initialise(*module, 7U + static_cast<unsigned>(rank));  // rank 0's count
     parallel::DistributedDataParallel<M> model(module, group, options);
     Wrapped<M> wrapped{model};
@@ -217,7 +226,7 @@ TYPED_TEST(Equivalence, BitsDoNotDependOnTheCaps) {
 TYPED_TEST(Equivalence, NothingIsCopiedWithViewsAndAllOfItTwiceWithout) {
   for (const bool views : {true, false}) {
     on_ranks(2, [&](int rank, const auto& group) {
-      auto module = std::make_shared<TypeParam>(DType::float32);
+      auto module = make_module<TypeParam>(DType::float32);
       parallel::DistributedDataParallel<TypeParam> model(module, group,
                                                          {.bucket_cap_bytes = {600}, .gradient_as_bucket_view = views});
       std::uint64_t bytes = 0;
