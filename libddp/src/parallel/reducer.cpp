@@ -335,8 +335,8 @@ void Reducer::Impl::abandon() noexcept {
   copied_in_.clear();
   try {
     launch_rest(true);
-  } catch (...) {
-    // The group is unusable: its peers have an error of their own already.
+  } catch (...) {  // the group is unusable: its peers have an error of their own already
+    next_ = set_->buckets().size();
   }
 }
 
