@@ -16,7 +16,8 @@ void write_status(const Tensor& word, const Status& status, int rank) {
   if (status.abandoned) {
     values[1] = 1.0F;
     values[2] = static_cast<float>(rank % kRankBase);
-    values[3] = static_cast<float>(rank / kRankBase);
+    const int high_digit = rank / kRankBase;
+    values[3] = static_cast<float>(high_digit);
   }
   for (std::size_t bit = 0; bit < 32; ++bit) {
     const bool set = ((status.digest >> bit) & 1U) != 0;
