@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "comm/process_group_conformance.h"
-#include "comm/socket.h"
+#include "comm/store/socket.h"
 #include "ddp/comm/store.h"
 
 namespace ddp::test {

@@ -4,7 +4,7 @@
 #include <array>
 #include <functional>
 
-#include "comm/socket.h"
+#include "comm/store/socket.h"
 #include "core/env.h"
 #include "ddp/core/error.h"
 

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <thread>
 
-#include "comm/store_checks.h"
+#include "comm/store/store_checks.h"
 #include "ddp/core/error.h"
 
 namespace ddp::comm {

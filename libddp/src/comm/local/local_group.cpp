@@ -1,4 +1,4 @@
-#include "comm/local_group.h"
+#include "comm/local/local_group.h"
 
 #include <algorithm>
 #include <exception>

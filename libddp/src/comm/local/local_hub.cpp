@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/local_group.h"
+#include "comm/local/local_group.h"
 #include "comm/signature.h"
 
 namespace ddp::comm {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/key_table.h"
-#include "comm/socket.h"
+#include "comm/store/key_table.h"
+#include "comm/store/socket.h"
 #include "core/observer.h"
 #include "ddp/core/error.h"
 

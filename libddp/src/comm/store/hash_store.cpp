@@ -1,7 +1,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "comm/key_table.h"
+#include "comm/store/key_table.h"
 #include "core/observer.h"
 #include "ddp/comm/store.h"
 #include "ddp/core/error.h"

@@ -1,7 +1,7 @@
 // The collectives of the in-process group: plain memory work, in rank order.
 #include <cstring>
 
-#include "comm/local_group.h"
+#include "comm/local/local_group.h"
 #include "comm/reduce.h"
 #include "comm/signature.h"
 

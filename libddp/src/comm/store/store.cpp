@@ -1,6 +1,6 @@
 #include "ddp/comm/store.h"
 
-#include "comm/store_checks.h"
+#include "comm/store/store_checks.h"
 #include "ddp/core/error.h"
 
 namespace ddp::comm {

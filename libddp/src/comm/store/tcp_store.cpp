@@ -2,9 +2,9 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/socket.h"
-#include "comm/store_checks.h"
-#include "comm/tcp_protocol.h"
+#include "comm/store/socket.h"
+#include "comm/store/store_checks.h"
+#include "comm/store/tcp_protocol.h"
 #include "core/observer.h"
 #include "ddp/core/error.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/store_checks.h"
+#include "comm/store/store_checks.h"
 
 namespace ddp::comm {
 

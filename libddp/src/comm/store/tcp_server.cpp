@@ -11,9 +11,9 @@
 #include <optional>
 #include <thread>
 
-#include "comm/key_table.h"
-#include "comm/socket.h"
-#include "comm/tcp_protocol.h"
+#include "comm/store/key_table.h"
+#include "comm/store/socket.h"
+#include "comm/store/tcp_protocol.h"
 #include "comm/watchdog.h"
 #include "ddp/core/error.h"
 
