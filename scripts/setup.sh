@@ -48,6 +48,7 @@ test needed pkg-config            pkg-config            command:pkg-config
 ci   needed git                   git                   command:git
 ci   needed clang-19              clang-19              command:clang++-19
 ci   needed libclang-rt-19-dev    libclang-rt-19-dev    file:/usr/lib/llvm-19/lib/clang/19/lib/*/libclang_rt.asan*.a
+ci   useful llvm-19               llvm-19               command:llvm-symbolizer-19
 ci   needed clang-format-19       clang-format-19       command:clang-format-19
 ci   needed clang-tidy-19         clang-tidy-19         command:run-clang-tidy-19
 all  useful libbenchmark-dev      libbenchmark-dev      header:benchmark/benchmark.h
