@@ -35,13 +35,13 @@ demo needed g++                   g++                   command:c++
 demo needed cmake                 cmake                 cmake:3.25
 demo needed ninja-build           ninja-build           command:ninja
 demo useful ccache                ccache                command:ccache
-demo needed libeigen3-dev         libeigen3-dev         header:eigen3/Eigen/Core
 demo needed zlib1g-dev            zlib1g-dev            header:zlib.h
 demo needed nlohmann-json3-dev    nlohmann-json3-dev    header:nlohmann/json.hpp
 demo needed libcli11-dev          libcli11-dev          header:CLI/CLI.hpp
 demo needed libgloo-dev           libgloo-dev           header:gloo/allreduce.h
 demo needed dataset-fashion-mnist dataset-fashion-mnist file:/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 demo useful libhwloc-dev          libhwloc-dev          header:hwloc.h
+test needed libeigen3-dev         libeigen3-dev         header:eigen3/Eigen/Core
 test needed libgtest-dev          libgtest-dev          header:gtest/gtest.h
 test needed python3               python3               command:python3
 test needed pkg-config            pkg-config            command:pkg-config

@@ -37,7 +37,7 @@ LAUNCH_SEES = {"core", "comm", "trace", "launch"}
 HOMES = [
     (r"nccl\.h", ["libddp/src/comm/nccl/"]),
     (r"gloo/.*", ["libddp/src/comm/gloo/"]),
-    (r"(unsupported/)?Eigen/.*", ["libddp/src/tensor/cpu/"]),
+    (r"(unsupported/)?Eigen/.*", ["libddp/src/tensor/cpu/", "tests/tensor/", "bench/eigen_"]),
     (r"(cublas|cudnn|curand).*", ["libddp/src/tensor/cuda/", "libddp/src/core/cuda/"]),
     (r"(cub|thrust|cuda/std)/.*", ["kernels/src/"]),
     (r"cupti.*", ["libddp/src/trace/cupti/"]),
