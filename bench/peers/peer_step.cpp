@@ -75,7 +75,7 @@ void run(const Settings& settings) {
     options.bucket_cap_bytes = {static_cast<std::int64_t>(settings.bucket_cap_mb * 1048576)};
     replica.emplace(model, group, options);
   }
-  ddp::optim::SGD optimizer(model->parameters(), {.lr = 0.05, .momentum = 0.9});
+  ddp::optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9});
   std::vector<double> times;
   std::vector<double> losses;
   auto last = Clock::now();

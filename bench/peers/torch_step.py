@@ -94,7 +94,7 @@ def main():
     if args.mode == "ddp":
         model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=args.bucket_cap_mb,
                                                     gradient_as_bucket_view=True, static_graph=args.static_graph)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     times, losses = [], []
     last = time.perf_counter()
     for x, y in batches:
