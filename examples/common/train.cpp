@@ -130,12 +130,15 @@ ddp::parallel::DDPOptions ddp_options(const Options& options) {
   return result;
 }
 
-void run_training(const Options& options, const Trainee& trainee, ddp::comm::ProcessGroup* group, ddp::Device device) {
+void run_training(const Options& options, const Trainee& trainee, const std::shared_ptr<ddp::comm::ProcessGroup>& group,
+                  ddp::Device device) {
   const int size = group != nullptr ? group->size() : 1;
   const int rank = group != nullptr ? group->rank() : 0;
   const ddp::DType dtype = ddp::parse_dtype(options.dtype);
   const Data data = open_data(options);
-  ddp::data::DistributedSampler sampler(data.train_size, size, rank, {.seed = options.seed});
+  ddp::data::DistributedSamplerOptions shares{.seed = options.seed};
+  if (group != nullptr) shares.agree = ddp::parallel::agree_seed(group);
+  ddp::data::DistributedSampler sampler(data.train_size, size, rank, shares);
   ddp::data::DataLoader loader(*data.train, sampler,
                                {.batch_size = options.batch_size, .device = device, .drop_last = true});
   ddp::optim::SGD optimizer(trainee.module->parameters(), {.lr = options.lr, .momentum = options.momentum});
@@ -177,12 +180,12 @@ void run_training(const Options& options, const Trainee& trainee, ddp::comm::Pro
     }
     ddp::slice(losses, 0, 0, 1).copy_(ddp::reshape(loss_sum, {1}));
     ddp::slice(losses, 0, 1, 2).fill_(static_cast<double>(steps_of_epoch));
-    sum_over_ranks(group, losses, "training loss");
+    sum_over_ranks(group.get(), losses, "training loss");
     const std::vector<double> totals = losses.to_vector<double>();
-    accuracy = test_accuracy(trainee, data, group, device, dtype);
+    accuracy = test_accuracy(trainee, data, group.get(), device, dtype);
     reporter.epoch({epoch, totals[0] / totals[1], *accuracy, seconds_since(epoch_start)});
   }
-  Summary summary = summarise(options, trainee, group, device, step_ms);
+  Summary summary = summarise(options, trainee, group.get(), device, step_ms);
   summary.test_accuracy = accuracy;
   reporter.finish(summary);
 }

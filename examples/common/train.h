@@ -22,7 +22,8 @@ struct Trainee {
 };
 
 /// Trains and tests; writes progress and JSON. `group` is null in local mode.
-void run_training(const Options& options, const Trainee& trainee, ddp::comm::ProcessGroup* group, ddp::Device device);
+void run_training(const Options& options, const Trainee& trainee, const std::shared_ptr<ddp::comm::ProcessGroup>& group,
+                  ddp::Device device);
 
 /// Checks what the environment says about ranks; makes the group, or null in local mode.
 std::shared_ptr<ddp::comm::ProcessGroup> make_group(const Options& options);
@@ -49,7 +50,7 @@ int train_main(int argc, char** argv, const std::string& about) {
       trainee.forward = [&](const ddp::Tensor& x) { return (*replica)(x); };
       trainee.reducer = replica->reducer();
     }
-    run_training(*options, trainee, group.get(), device);
+    run_training(*options, trainee, group, device);
     return 0;
   } catch (const std::exception& error) {
     std::cerr << argv[0] << ": " << error.what() << '\n';

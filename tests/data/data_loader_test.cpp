@@ -61,7 +61,7 @@ std::vector<Indices> run(DataLoader& loader) {
 
 TEST(DataLoader, KeepsTheOrderWhateverTheNumberOfWorkers) {
   const Numbers set(103);
-  const DistributedSampler sampler(103, 2, 1, {.seed = 4});
+  const DistributedSampler sampler(103, 2, 1, {.seed = 4, .agree = [](std::uint64_t seed) { return seed; }});
   const Indices order = sampler.indices();
   for (const int workers : {0, 1, 2, 5}) {
     for (const int prefetch : {1, 3}) {

@@ -13,9 +13,13 @@ namespace {
 using test::expect_error;
 using Indices = std::vector<std::int64_t>;
 
-std::vector<Indices> shares(std::int64_t size, int replicas, const DistributedSamplerOptions& options,
+// All replicas of one test have the same seed.
+std::uint64_t as_given(std::uint64_t seed) { return seed; }
+
+std::vector<Indices> shares(std::int64_t size, int replicas, DistributedSamplerOptions options,
                             std::int64_t epoch = 0) {
   std::vector<Indices> result;
+  if (options.seed) options.agree = as_given;
   for (int rank = 0; rank < replicas; ++rank) {
     DistributedSampler sampler(size, replicas, rank, options);
     sampler.set_epoch(epoch);
@@ -96,8 +100,16 @@ TEST(DistributedSampler, DifferentSeedsAreAgreedOrRefused) {
                                 {"rank 0 has 11", "rank 1 has 12"});
 }
 
+TEST(DistributedSampler, ASeedThatNobodyAgreesIsRefused) {
+  expect_error<InvalidArgument>([] { DistributedSampler(18, 3, 1, {.seed = 12}); },
+                                {"seed 12", "3 replicas", "rank 1", "agree_seed"});
+  // One replica, or nothing to shuffle: no seed can do harm.
+  EXPECT_EQ(joined_sorted({DistributedSampler(5, 1, 0, {.seed = 12}).indices()}), up_to(5));
+  EXPECT_EQ(DistributedSampler(4, 2, 1, {.shuffle = false, .seed = 12}).indices(), (Indices{1, 3}));
+}
+
 TEST(DistributedSampler, TheEpochDecidesTheOrder) {
-  DistributedSampler sampler(40, 2, 1, {.seed = 3});
+  DistributedSampler sampler(40, 2, 1, {.seed = 3, .agree = as_given});
   const Indices zero = sampler.indices();
   sampler.set_epoch(1);
   const Indices one = sampler.indices();

@@ -43,6 +43,11 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size, int num_replic
             "; it must be at least 1");
   DDP_CHECK(rank >= 0 && rank < num_replicas, InvalidArgument, "DistributedSampler: rank is ", rank,
             "; it must be in [0, ", num_replicas, ")");
+  // Ranks that shuffle from different seeds would draw overlapping shares, and nothing would show it.
+  DDP_CHECK(!options.seed || options.agree || num_replicas == 1 || !options.shuffle, InvalidArgument,
+            "DistributedSampler (rank ", rank, "): seed ", options.seed.value_or(0), " is given for ", num_replicas,
+            " replicas, but no way to make sure that all have the same; set agree to parallel::agree_seed(group), or "
+            "leave the seed out");
   const std::uint64_t own = options.seed.value_or(0);
   seed_ = options.agree ? options.agree(own) : own;
 }

@@ -36,12 +36,12 @@ class SequentialSampler final : public Sampler {
 
 struct DistributedSamplerOptions {
   bool shuffle = true;
-  /// Must be equal on all ranks. Left out: 0, as in PyTorch, so that ranks never differ by accident.
+  /// Must be equal on all ranks, so with several replicas it needs `agree`. Left out: 0, as in PyTorch.
   std::optional<std::uint64_t> seed = {};
   /// Drop the tail that does not divide evenly; else the front is repeated to fill it (PyTorch's rule).
   bool drop_last = false;
-  /// Agrees the seed through the ranks: given this rank's seed, returns rank 0's or throws. See
-  /// parallel::agree_seed(group). Left out: the seed is taken as it is.
+  /// Agrees the seed through the ranks: given this rank's seed, returns the one for all or throws. See
+  /// parallel::agree_seed(group). A function that returns what it gets vouches for the ranks' seeds.
   std::function<std::uint64_t(std::uint64_t)> agree = {};
 };
 
@@ -54,7 +54,8 @@ struct DistributedSamplerOptions {
 /// of its 128-bit product with i + 1. It is not PyTorch's permutation. Not thread safe.
 class DistributedSampler final : public Sampler {
  public:
-  /// Throws InvalidArgument unless 0 <= rank < num_replicas and size >= 0.
+  /// Throws InvalidArgument unless 0 <= rank < num_replicas and size >= 0, and for a seed without `agree` where
+  /// ranks that differ in it would draw overlapping shares.
   DistributedSampler(std::int64_t dataset_size, int num_replicas, int rank,
                      const DistributedSamplerOptions& options = {});
   /// Throws InvalidArgument for a negative epoch.
