@@ -78,10 +78,21 @@ cudaError_t with_type(Type type, const Use& use) {
   return cudaErrorInvalidValue;
 }
 
-/// Conversion between any two element types, as on the CPU: the 16-bit floats go through float.
+/// Conversion between any two element types, as on the CPU: the 16-bit floats go through float; from a
+/// floating type to a whole one NaN gives 0 and what is out of range the nearest end.
 template <class To, class From>
 struct Convert {
-  static __host__ __device__ To apply(From value) { return static_cast<To>(value); }
+  static __host__ __device__ To apply(From value) {
+    if constexpr (std::is_integral_v<To> && !std::is_same_v<To, bool> && std::is_floating_point_v<From>) {
+      constexpr To lowest = std::is_unsigned_v<To> ? To{0} : static_cast<To>(To{1} << (8 * sizeof(To) - 1));
+      constexpr To highest = static_cast<To>(~lowest);
+      constexpr To half = highest / 2 + 1;
+      if (value != value) return 0;
+      if (value < static_cast<From>(lowest)) return lowest;
+      if (value >= static_cast<From>(half) * 2) return highest;
+    }
+    return static_cast<To>(value);
+  }
 };
 template <class T>
 struct Convert<T, T> {
@@ -89,11 +100,13 @@ struct Convert<T, T> {
 };
 template <class To>
 struct Convert<To, __half> {
-  static __host__ __device__ To apply(__half value) { return static_cast<To>(__half2float(value)); }
+  static __host__ __device__ To apply(__half value) { return Convert<To, float>::apply(__half2float(value)); }
 };
 template <class To>
 struct Convert<To, __nv_bfloat16> {
-  static __host__ __device__ To apply(__nv_bfloat16 value) { return static_cast<To>(__bfloat162float(value)); }
+  static __host__ __device__ To apply(__nv_bfloat16 value) {
+    return Convert<To, float>::apply(__bfloat162float(value));
+  }
 };
 template <class From>
 struct Convert<__half, From> {

@@ -1,6 +1,8 @@
 // A CUDA tensor is made, filled, copied to and from, converted and added, with the results of the CPU.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "ddp/core/error.h"
 #include "ddp/core/stream.h"
 #include "ddp/tensor/tensor.h"
@@ -59,6 +61,20 @@ TEST(CudaTensor, EveryConversionIsTheHosts) {
     for (const DType to : kTypes) {
       const Tensor host = numbers(100, from);
       EXPECT_TRUE(ddp::equal(ddp::raw::to(ddp::raw::to(host, kGpu), to), ddp::raw::to(host, to)))
+          << name(from) << " to " << name(to);
+    }
+  }
+}
+
+TEST(CudaTensor, WhatDoesNotFitIsConvertedAsOnTheHost) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const Tensor host = ddp::tensor<float>(
+      {300.0F, -5.0F, 255.5F, 3e9F, -3e9F, 1e20F, -1e20F, inf, -inf, -0.9F, std::numeric_limits<float>::quiet_NaN()});
+  for (const DType from : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    for (const DType to : {DType::uint8, DType::int32, DType::int64}) {
+      const Tensor values = ddp::raw::to(host, from);
+      EXPECT_EQ(ddp::raw::to(ddp::raw::to(values, kGpu), to).to_vector<std::int64_t>(),
+                ddp::raw::to(values, to).to_vector<std::int64_t>())
           << name(from) << " to " << name(to);
     }
   }

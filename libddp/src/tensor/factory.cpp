@@ -52,7 +52,7 @@ template <class T>
 Tensor tensor(std::span<const T> values, const Dims& sizes, Device device) {
   DDP_CHECK(static_cast<std::int64_t>(values.size()) == sizes.product(), InvalidArgument, values.size(),
             " values do not fill sizes ", sizes);
-  const Tensor host = empty(sizes, {dtype_of<T>, Device::cpu()});
+  Tensor host = empty(sizes, {dtype_of<T>, Device::cpu()});
   if (!values.empty()) std::memcpy(host.data(), values.data(), values.size_bytes());
   if (device == Device::cpu()) return host;
   Tensor result = raw::to(host, device);

@@ -90,7 +90,7 @@ void record(SpanKind kind, std::int64_t begin_ns, std::int64_t end_ns, std::stri
   span.step = current_step();
   span.begin_ns = begin_ns;
   span.end_ns = end_ns;
-  std::copy_n(label.data(), cut_length(label, sizeof span.label - 1), span.label);  // an empty label has no address
+  label.copy(span.label, cut_length(label, sizeof span.label - 1));
   kept->push(span);
 }
 

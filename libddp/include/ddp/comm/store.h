@@ -98,7 +98,7 @@ class TCPStore final : public Store {
  public:
   /// Connects, retrying until the deadline. Throws InvalidArgument for an address or port that cannot be
   /// (before any socket call), TimeoutError naming host, port and the last reason.
-  TCPStore(std::string host, std::uint16_t port, std::chrono::milliseconds connect_timeout,
+  TCPStore(const std::string& host, std::uint16_t port, std::chrono::milliseconds connect_timeout,
            std::source_location where = std::source_location::current());
   ~TCPStore() override;
   void set(std::string_view key, std::span<const std::uint8_t> value) override;

@@ -141,6 +141,7 @@ std::shared_ptr<LocalHub> LocalHub::child(std::uint64_t call, int color, const s
   auto hub = slot.lock();
   if (!hub) {
     std::vector<Device> devices;
+    devices.reserve(members.size());
     for (const int member : members) devices.push_back(device(member));
     hub = std::make_shared<LocalHub>(devices, timeout_);
     slot = hub;

@@ -114,7 +114,7 @@ Reply TCPStore::Impl::call(Operation operation, std::string_view key, std::span<
   return reply;
 }
 
-TCPStore::TCPStore(std::string host, std::uint16_t port, std::chrono::milliseconds connect_timeout,
+TCPStore::TCPStore(const std::string& host, std::uint16_t port, std::chrono::milliseconds connect_timeout,
                    std::source_location where)
     : impl_(std::make_unique<Impl>()) {
   DDP_CHECK(port != 0, InvalidArgument, "store port 0 is outside [1, 65535]");

@@ -55,7 +55,8 @@ inline To store(From value) {
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
     constexpr auto low = static_cast<From>(std::numeric_limits<To>::min());
     // 2^bits as a floating-point number: the first value that is too large.
-    constexpr auto high = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+    constexpr To half = std::numeric_limits<To>::max() / 2 + 1;
+    constexpr auto high = static_cast<From>(half) * 2;
     if (is_nan(value)) return 0;
     if (value < low) return std::numeric_limits<To>::min();
     if (value >= high) return std::numeric_limits<To>::max();
