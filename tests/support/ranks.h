@@ -20,6 +20,7 @@ struct RankOptions {
   std::string backend = "local";  ///< or "gloo": over a HashStore, ranks are threads all the same
   std::chrono::milliseconds timeout{20'000};
   bool check_collectives = false;
+  std::function<bool(int)> shared_memory = [](int) { return true; };  ///< by rank
 };
 
 /// Calls `body(rank)` on a thread for each rank and rethrows the error that came first. `on_error` is told of it
@@ -72,7 +73,8 @@ inline void run_ranks(int size, const RankFunction& body, const RankOptions& opt
                                             .size = size,
                                             .store = store,
                                             .timeout = options.timeout,
-                                            .check_collectives = options.check_collectives});
+                                            .check_collectives = options.check_collectives,
+                                            .shared_memory = options.shared_memory(rank)});
           const std::lock_guard lock(mutex);
           groups[static_cast<std::size_t>(rank)] = group;
         }

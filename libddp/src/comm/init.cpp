@@ -151,16 +151,18 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, std
     address = source_address_towards(master.host, master.port, deadline);
   }
   if (backend == "nccl") return make_nccl_group(place.rank, place.size, device, meeting.store, options.timeout, where);
-  return make_gloo_group({.rank = place.rank,
-                          .size = place.size,
-                          .device = device,
-                          .store = meeting.store,
-                          .timeout = options.timeout,
-                          .address = address,
-                          .interface = core::env_string("GLOO_SOCKET_IFNAME").value_or(""),
-                          .serves_store = !own_store && place.rank == 0 && !store_is_external(),
-                          .check_collectives = options.check_collectives},
-                         where);
+  return make_gloo_group(
+      {.rank = place.rank,
+       .size = place.size,
+       .device = device,
+       .store = meeting.store,
+       .timeout = options.timeout,
+       .address = address,
+       .interface = core::env_string("GLOO_SOCKET_IFNAME").value_or(""),
+       .serves_store = !own_store && place.rank == 0 && !store_is_external(),
+       .check_collectives = options.check_collectives,
+       .shared_memory = options.shared_memory && core::env_int("DDP_SHARED_MEMORY", 0, 1).value_or(1) == 1},
+      where);
 }
 
 }  // namespace ddp::comm

@@ -152,6 +152,10 @@ struct InitOptions {
   std::chrono::milliseconds timeout = kDefaultTimeout;
   /// Compare kind, dtype, sizes and label of every collective on all ranks first (slow; for finding a mismatch).
   bool check_collectives = false;
+  /// Gloo: let the numbers of all_reduce go through shared memory when all ranks are processes of one host that can
+  /// map each other's (16 MiB a rank and lane; nothing is left behind). One rank without it, or DDP_SHARED_MEMORY=0 in
+  /// its environment, and all use the connections. Results are the same bits either way.
+  bool shared_memory = true;
 };
 
 /// Makes the world's group. Collective: returns when all ranks are there. Strict: a missing or inconsistent

@@ -29,8 +29,8 @@ constexpr std::uint64_t kMessageLane = 0xff;
 
 }  // namespace
 
-Exchange::Exchange(GlooCore& core, const AsyncWork& work, Scratch& scratch, Scratch& staging)
-    : core_(core), work_(work), scratch_(scratch), staging_(staging) {
+Exchange::Exchange(GlooCore& core, const AsyncWork& work, LaneMemory& memory)
+    : core_(core), work_(work), memory_(memory) {
   const Collective& what = work.collective();
   const std::uint64_t hash = signature_hash(what);
   if (is_point_to_point(what.kind)) {

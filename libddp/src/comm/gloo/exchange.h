@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/gloo/gloo_core.h"
+#include "comm/gloo/shared_lane.h"
 
 namespace ddp::comm {
 
@@ -36,20 +37,28 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
+/// What the collectives of one lane use in turn.
+struct LaneMemory {
+  Scratch scratch;
+  Scratch staging;
+  SharedLane shared;
+};
+
 /// The messages of one collective. They match by slot, which holds lane, sequence and a hash of what was called
 /// (40 bits): ranks that call different things, or different sizes, never get each other's data; they wait, and
 /// the late check or the deadline ends them. (Gloo itself would end the process when a message is longer than the
 /// receiver expects, and say nothing when it is shorter.) Messages of one slot between two ranks keep their order.
 class Exchange {
  public:
-  Exchange(GlooCore& core, const AsyncWork& work, Scratch& scratch, Scratch& staging);
+  Exchange(GlooCore& core, const AsyncWork& work, LaneMemory& memory);
 
   GlooCore& core() const { return core_; }
   const Collective& collective() const { return work_.collective(); }
   int rank() const { return core_.rank(); }
   int size() const { return core_.size(); }
-  Scratch& scratch() const { return scratch_; }
-  Scratch& staging() const { return staging_; }
+  Scratch& scratch() const { return memory_.scratch; }
+  Scratch& staging() const { return memory_.staging; }
+  SharedLane& shared() const { return memory_.shared; }
   /// `phase` below 8 tells uses apart inside one collective.
   std::uint64_t slot(unsigned phase) const { return slot_ | phase; }
   /// Not dependent on what was called: for comparing just that.
@@ -59,8 +68,7 @@ class Exchange {
  private:
   GlooCore& core_;
   const AsyncWork& work_;
-  Scratch& scratch_;
-  Scratch& staging_;
+  LaneMemory& memory_;
   std::uint64_t slot_ = 0;
   std::uint64_t agreement_slot_ = 0;
 };

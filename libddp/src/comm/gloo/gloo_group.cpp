@@ -12,11 +12,11 @@
 namespace ddp::comm {
 namespace {
 
-void execute(GlooCore& core, AsyncWork& work, Scratch& scratch, Scratch& staging) {
+void execute(GlooCore& core, AsyncWork& work, LaneMemory& memory) {
   if (!work.begin()) return;
   const Collective& what = work.collective();
   try {
-    const Exchange exchange(core, work, scratch, staging);
+    const Exchange exchange(core, work, memory);
     if (core.config().check_collectives && !is_point_to_point(what.kind)) {
       const std::string label = what.options.label.empty() ? "" : concat(" (", what.options.label, ")");
       const std::string difference = compare_calls(exchange, concat(describe(what), label));
@@ -75,8 +75,7 @@ class Lane {
 
  private:
   void run() {
-    Scratch scratch;
-    Scratch staging;
+    LaneMemory memory;
     std::unique_lock lock(mutex_);
     while (true) {
       condition_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -85,7 +84,7 @@ class Lane {
       queue_.pop_front();
       busy_ = true;
       lock.unlock();
-      execute(*core_, *work, scratch, staging);
+      execute(*core_, *work, memory);
       work.reset();
       lock.lock();
       busy_ = false;

@@ -19,6 +19,7 @@ struct GlooConfig {
   std::string interface = {};         ///< used instead of the address when given
   bool serves_store = false;          ///< this process ends the store when it ends
   bool check_collectives = false;
+  bool shared_memory = true;  ///< sums of ranks on one host go through shared memory where all can
 };
 
 /// Connects all ranks. Blocks the host.

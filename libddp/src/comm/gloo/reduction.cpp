@@ -1,6 +1,7 @@
 #include "comm/gloo/reduction.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -56,6 +57,40 @@ std::size_t place(int peer, int rank) { return static_cast<std::size_t>(peer < r
 
 // Cuts `count` elements into equal parts.
 std::size_t cut(std::size_t count, std::size_t part, std::size_t parts) { return count * part / parts; }
+
+// A point of a collective that every rank comes to; what each wrote before can be read after. Receives are posted
+// at construction, as early as possible: Gloo sends a message when it knows of its receive.
+class Meeting {
+ public:
+  Meeting(const Exchange& exchange, unsigned phase)
+      : exchange_(exchange),
+        phase_(phase),
+        tokens_(static_cast<std::size_t>(exchange.size())),
+        incoming_(exchange, tokens_.data(), tokens_.size()),
+        outgoing_(exchange, tokens_.data() + exchange.rank(), 1) {
+    each_peer([&](int peer) { incoming_.recv(peer, exchange_.slot(phase_), static_cast<std::size_t>(peer), 1); });
+  }
+  void arrive() {
+    std::atomic_thread_fence(std::memory_order_release);
+    each_peer([&](int peer) { outgoing_.send(peer, exchange_.slot(phase_), 0, 1); });
+    incoming_.wait_all_recv();
+    outgoing_.wait_all_send();
+    std::atomic_thread_fence(std::memory_order_acquire);
+  }
+
+ private:
+  template <class Action>
+  void each_peer(const Action& action) {
+    for (int peer = 0; peer < exchange_.size(); ++peer) {
+      if (peer != exchange_.rank()) action(peer);
+    }
+  }
+  const Exchange& exchange_;
+  const unsigned phase_;
+  std::vector<char> tokens_;
+  Block incoming_;
+  Block outgoing_;
+};
 
 void all_reduce_direct(const Exchange& exchange, const Reduction& reduction, std::byte* data, std::size_t bytes) {
   const auto peers = static_cast<std::size_t>(exchange.size() - 1);
@@ -128,13 +163,61 @@ void all_reduce_block(const Exchange& exchange, const Reduction& reduction, std:
   whole.wait_all_send();
 }
 
+// Numbers through shared memory, one block of at most SharedLane::kAreaBytes: every rank lays its numbers down,
+// rank r combines part r of all and lays the sums down in the place of its own part r, which no peer reads before.
+void all_reduce_shared(const Exchange& exchange, const Reduction& reduction, std::byte* data, std::size_t elements) {
+  constexpr std::size_t kPiece = 32 << 10;  // combined, and laid down, while in the cache
+  SharedLane& lane = exchange.shared();
+  const int rank = exchange.rank();
+  const int ranks = exchange.size();
+  const std::size_t width = reduction.element_bytes;
+  const auto begin = [&](int r) {
+    return cut(elements, static_cast<std::size_t>(r), static_cast<std::size_t>(ranks)) * width;
+  };
+  Meeting laid_down(exchange, kToOwner);
+  Meeting combined(exchange, kFromOwner);
+  std::byte* mine = lane.area(rank);
+  const std::size_t first = begin(rank);
+  const std::size_t last = begin(rank + 1);
+  std::memcpy(mine, data, first);
+  std::memcpy(mine + last, data + last, elements * width - last);
+  laid_down.arrive();
+  std::byte* lower = exchange.scratch().reserve(kPiece);
+  const std::size_t step = kPiece / width * width;
+  for (std::size_t at = first; at < last; at += step) {
+    const std::size_t bytes = std::min(step, last - at);
+    const std::byte* sum = nullptr;
+    for (int r = 0; r < ranks; ++r) {
+      const std::byte* value = r == rank ? data + at : lane.area(r) + at;
+      if (sum == nullptr) {
+        sum = value;
+        continue;
+      }
+      // Own numbers lie in the destination: until they are used, the sum grows elsewhere.
+      std::byte* target = r < rank ? lower : data + at;
+      reduction.function(target, sum, value, bytes / width);
+      sum = target;
+    }
+    std::memcpy(mine + at, data + at, bytes);
+  }
+  combined.arrive();
+  for (int r = 0; r < ranks; ++r) {
+    if (r != rank) std::memcpy(data + begin(r), lane.area(r) + begin(r), begin(r + 1) - begin(r));
+  }
+  lane.next_block();
+}
+
 void all_reduce_memory(const Exchange& exchange, const Reduction& reduction, std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  const std::size_t block = kBlockBytes / reduction.element_bytes * reduction.element_bytes;
+  const bool shared = bytes > kDirectBytes && exchange.shared().available(exchange);
+  const std::size_t longest = shared ? SharedLane::kAreaBytes : kBlockBytes;
+  const std::size_t block = longest / reduction.element_bytes * reduction.element_bytes;
   for (std::size_t done = 0; done < bytes; done += block) {
     const std::size_t count = std::min(block, bytes - done);
     if (count <= kDirectBytes) {
       all_reduce_direct(exchange, reduction, data + done, count);
+    } else if (shared) {
+      all_reduce_shared(exchange, reduction, data + done, count / reduction.element_bytes);
     } else {
       all_reduce_block(exchange, reduction, data + done, count / reduction.element_bytes);
     }
