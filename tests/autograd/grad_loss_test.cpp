@@ -16,6 +16,8 @@ TEST(GradSoftmax, EachDimension) {
   }
   check_gradients([](const Inputs& in) { return softmax(in[0], 1); }, {{Dims{0, 4}}});
   check_gradients([](const Inputs& in) { return log_softmax(in[0], 1); }, {{Dims{0, 4}}});
+  check_gradients([](const Inputs& in) { return softmax(in[0], 1); }, {{Dims{3, 0}}});
+  check_gradients([](const Inputs& in) { return log_softmax(in[0], 1); }, {{Dims{3, 0}}});
 }
 
 TEST(GradLoss, CrossEntropy) {
@@ -36,6 +38,15 @@ TEST(GradLoss, CrossEntropy) {
       {{Dims{0, 4}}});
 }
 
+TEST(GradLoss, CrossEntropyWithStridedTargets) {
+  const Tensor pairs = tensor(std::vector<std::int64_t>{2, 9, 0, 9, 3, 9}, {3, 2});
+  const Tensor one = tensor(std::vector<std::int64_t>{1}, {1});
+  for (const Tensor& target : {select(pairs, 1, 0), expand(one, {3})}) {
+    check_gradients([&](const Inputs& in) { return cross_entropy(in[0], target, {.label_smoothing = 0.1}); },
+                    {{Dims{3, 4}, -2.0, 2.0}});
+  }
+}
+
 TEST(GradLoss, MeanSquaredError) {
   for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
     check_gradients([&](const Inputs& in) { return mse_loss(in[0], in[1], reduction); }, {{Dims{3, 4}}, {Dims{3, 4}}});
@@ -49,6 +60,9 @@ TEST(GradLoss, MeanSquaredError) {
 TEST(GradLookup, Embedding) {
   const Tensor index = tensor(std::vector<std::int64_t>{4, 0, 4, 1, 4, 2}, {2, 3});
   check_gradients([&](const Inputs& in) { return embedding(index, in[0]); }, {{Dims{5, 3}}});
+  check_gradients([&](const Inputs& in) { return embedding(transpose(index, 0, 1), in[0]); }, {{Dims{5, 3}}});
+  check_gradients([&](const Inputs& in) { return embedding(expand(slice(index, 0, 1, 2), {4, 3}), in[0]); },
+                  {{Dims{5, 3}}});
   const Tensor none = zeros({0}, {DType::int64, Device::cpu()});
   check_gradients([&](const Inputs& in) { return embedding(none, in[0]); }, {{Dims{5, 3}}});
 }

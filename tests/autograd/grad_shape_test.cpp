@@ -24,6 +24,9 @@ TEST(GradShape, Reshape) {
   check({2, 3, 4}, [](const Tensor& x) { return flatten(x, 1); });
   check({2, 3, 4}, [](const Tensor& x) { return flatten(x, 0, 1); });
   check({}, [](const Tensor& x) { return flatten(x); });
+  check({2, 0, 3}, [](const Tensor& x) { return flatten(x); });
+  check({2, 0, 3}, [](const Tensor& x) { return unsqueeze(x, 1); });
+  check({1, 0, 3}, [](const Tensor& x) { return squeeze(x, 0); });
   check({2, 3}, [](const Tensor& x) { return unsqueeze(x, 0); });
   check({2, 3}, [](const Tensor& x) { return unsqueeze(x, 1); });
   check({2, 3}, [](const Tensor& x) { return unsqueeze(x, -1); });
@@ -38,6 +41,7 @@ TEST(GradShape, Reorder) {
   check({2, 3, 4}, [](const Tensor& x) { return permute(x, {2, 0, 1}); });
   check({2, 3, 4}, [](const Tensor& x) { return permute(x, {-1, 0, 1}); });
   check({2, 0, 4}, [](const Tensor& x) { return permute(x, {2, 0, 1}); });
+  check({2, 0, 4}, [](const Tensor& x) { return transpose(x, 0, 2); });
 }
 
 TEST(GradShape, Expand) {
@@ -54,6 +58,8 @@ TEST(GradShape, Parts) {
   check({5, 7}, [](const Tensor& x) { return slice(x, -1, 2, 3); });
   check({5, 3}, [](const Tensor& x) { return slice(x, 0, 0, 5); });
   check({5, 3}, [](const Tensor& x) { return slice(x, 0, 2, 2); });
+  check({0, 3}, [](const Tensor& x) { return slice(x, 1, 1, 3); });
+  check({5, 0}, [](const Tensor& x) { return select(x, 0, 2); });
   check({5, 3}, [](const Tensor& x) { return select(x, 0, 2); });
   check({2, 5, 3}, [](const Tensor& x) { return select(x, 1, -1); });
   check({4}, [](const Tensor& x) { return select(x, 0, 3); });
@@ -67,12 +73,14 @@ TEST(GradShape, Cat) {
   check_gradients(joined(1), {{Dims{2, 3}}, {Dims{2, 1}}});
   check_gradients(joined(-1), {{Dims{2, 3}}, {Dims{2, 2}, -1.0, 1.0, false}});
   check_gradients(joined(0), {{Dims{0, 3}}, {Dims{2, 3}}});
+  check_gradients(joined(0), {{Dims{0, 3}}, {Dims{0, 3}}});
   check_gradients(joined(0), {{Dims{2, 3}}});
   check_gradients([](const Inputs& in) { return cat({in[0], in[0]}); }, {{Dims{2, 3}}});
 }
 
 TEST(GradShape, Copies) {
   check({2, 3}, [](const Tensor& x) { return clone(x); });
+  check({0, 3}, [](const Tensor& x) { return clone(x); });
   check({2, 3}, [](const Tensor& x) { return contiguous(x) * 2.0; });
   check({2, 3}, [](const Tensor& x) { return contiguous(transpose(x, 0, 1)); });
   check({2, 3}, [](const Tensor& x) { return to(x, DType::float64) * 1.0; });

@@ -72,7 +72,7 @@ class GradChecker {
     }
   }
 
-  void run() {
+  void run(const std::vector<Layout>& layouts) {
     const Tensor y = evaluate(Layout::row_major);
     result_ = read(y);
     result_sizes_ = y.sizes();
@@ -81,7 +81,7 @@ class GradChecker {
     const std::vector<double> constant(static_cast<std::size_t>(y.numel()), 0.75);
     const auto numeric_random = differences(random);
     const auto numeric_constant = differences(constant);
-    for (const Layout layout : {Layout::row_major, Layout::transposed, Layout::sliced}) {
+    for (const Layout layout : layouts) {
       expect_near(read(evaluate(layout)), result_, options_.layout_tolerance,
                   std::string("result for inputs ") + name_of(layout));
       for (const Taker taker : {Taker::leaf, Taker::inner, Taker::destination}) {
@@ -208,11 +208,38 @@ class GradChecker {
   Dims result_sizes_;
 };
 
-/// Checks `function` on random float64 inputs: row-major, column-major and sliced; gradients taken by leaves,
-/// by inner nodes and by memory made by the caller; handed in row-major, column-major and broadcast; added up
-/// over two backwards; with all free memory filled with NaN before.
-inline void check_gradients(GradFunction function, std::vector<GradInput> inputs, GradCheck options = {}) {
-  GradChecker(std::move(function), std::move(inputs), options).run();
+/// The inputs with one dimension of each (the first or the last that is longer than 1) made 1.
+inline std::vector<GradInput> narrowed(std::vector<GradInput> inputs, bool first) {
+  for (GradInput& input : inputs) {
+    const std::size_t rank = input.sizes.size();
+    for (std::size_t i = 0; i < rank; ++i) {
+      std::int64_t& size = input.sizes[first ? i : rank - 1 - i];
+      if (size <= 1) continue;
+      size = 1;
+      break;
+    }
+  }
+  return inputs;
+}
+
+/// Checks `function` on random float64 inputs: row-major, column-major, sliced, and broadcast (stride 0) along the
+/// first or the last dimension; gradients taken by leaves, by inner nodes and by memory made by the caller; handed in
+/// row-major, column-major and broadcast; added up over two backwards; with all free memory filled with NaN before.
+inline void check_gradients(const GradFunction& function, const std::vector<GradInput>& inputs,
+                            GradCheck options = {}) {
+  GradChecker(function, inputs, options).run({Layout::row_major, Layout::transposed, Layout::sliced});
+  for (const bool first : {true, false}) {
+    if (::testing::Test::HasFatalFailure()) return;
+    SCOPED_TRACE(first ? "broadcast along the first dimension" : "broadcast along the last dimension");
+    const auto on_broadcast = [&](const std::vector<Tensor>& narrow) {
+      std::vector<Tensor> wide;
+      for (std::size_t i = 0; i < narrow.size(); ++i) {
+        wide.push_back(narrow[i].sizes() == inputs[i].sizes ? narrow[i] : expand(narrow[i], inputs[i].sizes));
+      }
+      return function(wide);
+    };
+    GradChecker(on_broadcast, narrowed(inputs, first), options).run({Layout::row_major});
+  }
 }
 
 }  // namespace ddp::test
