@@ -43,12 +43,32 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
+def test_names(document):
+    """Tests named as `program: Suite.Name` (or `Suite.*`) are in the sources."""
+    sources = "".join(path.read_text() for path in (ROOT / "tests").glob("**/*.cpp"))
+    lists = "".join(path.read_text() for path in (ROOT / "tests").glob("*/CMakeLists.txt"))
+    tests = {f"{suite}.{name}" for suite, name in re.findall(r"TEST(?:_[FP])?\((\w+),\s*(\w+)\)", sources)}
+    tests |= {f"{suite}.{name}" for suite, name in re.findall(r"TYPED_TEST\((\w+),\s*(\w+)\)", sources)}
+    errors = []
+    for word in re.findall(r"`([^`]+)`", document.read_text()):
+        program, _, test = word.rpartition(": ")
+        if program and not re.search(rf"\b{program.removeprefix('comm_')}\b", lists):
+            if not re.search(rf"\b{re.sub('^launch_|_test$', '', program)}\b", lists):
+                errors.append(f"{document.relative_to(ROOT)}: no test program {program}")
+        if re.fullmatch(r"\w+\.[\w*]+", test):
+            pattern = re.escape(test).replace(r"\*", ".*")
+            if not any(re.fullmatch(pattern, one) for one in tests):
+                errors.append(f"{document.relative_to(ROOT)}: no test {test}")
+    return errors
+
+
 def main():
     errors = quoted("README.md", "cpp", "examples/quickstart.cpp")
     errors += quoted("README.md", "cmake", "examples/cmake_project/CMakeLists.txt")
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
     for document in documents:
         errors += links(document)
+    errors += test_names(ROOT / "docs/cases.md")
     print("\n".join(errors) if errors else f"{len(documents)} documents agree with what they quote")
     return 1 if errors else 0
 
