@@ -33,16 +33,15 @@ std::vector<int> ranks_named(const std::string& text) {
   return result;
 }
 
-// The only other failed rank that this one's error names.
-std::optional<int> blamed(const RankResult& rank, const std::vector<int>& failures) {
-  std::set<int> candidates;
+// The other failed ranks that this one's error names.
+std::set<int> blamed(const RankResult& rank, const std::vector<int>& failures) {
+  std::set<int> others;
   for (const int named : ranks_named(error_line(rank.last_errors))) {
     if (named != rank.rank && std::find(failures.begin(), failures.end(), named) != failures.end()) {
-      candidates.insert(named);
+      others.insert(named);
     }
   }
-  if (candidates.size() != 1) return std::nullopt;
-  return *candidates.begin();
+  return others;
 }
 
 std::string how_it_ended(const RankResult& rank) {
@@ -104,13 +103,21 @@ std::string error_line(const std::vector<std::string>& last_errors) {
 
 std::optional<int> find_first_failure(const std::vector<RankResult>& ranks, const std::vector<int>& failures) {
   if (failures.empty()) return std::nullopt;
-  int first = failures.front();
-  std::set<int> seen{first};
-  while (const auto next = blamed(ranks[static_cast<std::size_t>(first)], failures)) {
-    if (!seen.insert(*next).second) return failures.front();  // they blame each other: the time decides
-    first = *next;
+  // From the earliest on to all that it blames, directly or through others: who of them blames nobody?
+  std::vector<int> to_ask{failures.front()};
+  std::set<int> seen{failures.front()};
+  std::vector<int> with_own_reason;
+  while (!to_ask.empty()) {
+    const int rank = to_ask.back();
+    to_ask.pop_back();
+    const std::set<int> others = blamed(ranks[static_cast<std::size_t>(rank)], failures);
+    if (others.empty()) with_own_reason.push_back(rank);
+    for (const int other : others) {
+      if (seen.insert(other).second) to_ask.push_back(other);
+    }
   }
-  return first;
+  // They blame each other, or several: the time decides.
+  return with_own_reason.size() == 1 ? with_own_reason.front() : failures.front();
 }
 
 std::string summarize(const RunResult& result) {

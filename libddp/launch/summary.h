@@ -13,7 +13,8 @@ namespace ddp::launch {
 std::string error_line(const std::vector<std::string>& last_errors);
 
 /// Which failure came first. `failures`: ranks in the order in which they ended. A rank that ended earlier only
-/// because its peer was going away names that peer ("rank 1 ..."): then that one is meant, if it failed too.
+/// because its peers were going away names them ("rank 1 ..."): then the one of them is meant that failed too and names
+/// nobody.
 std::optional<int> find_first_failure(const std::vector<RankResult>& ranks, const std::vector<int>& failures);
 
 /// The text of RunResult::summary.

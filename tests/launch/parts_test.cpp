@@ -116,7 +116,11 @@ TEST(FirstFailure, IsTheEarliestUnlessItNamesAnother) {
   // 2 names 0, 0 names 1, which has a reason of its own.
   const auto chain = failed_ranks({"rank 0: rank 1 closed the connection", "rank 1: bad sample 17", "lost rank 0"});
   EXPECT_EQ(find_first_failure(chain, {2, 0, 1}), 1);
-  // The rank named has not failed, or more than one is named, or they name each other: the time decides.
+  // 2 lost both others, and 0 says who went first.
+  const auto both = failed_ranks({"lost rank 1", "bad gradient 29", "rank 2: lost rank 0, rank 1"});
+  EXPECT_EQ(find_first_failure(both, {2, 0, 1}), 1);
+  EXPECT_EQ(find_first_failure(failed_ranks({"lost rank 1, rank 2", "", "rank 2: lost rank 0, rank 1"}), {0, 2, 1}), 1);
+  // The rank named has not failed, or two of them name nobody, or they name each other: the time decides.
   EXPECT_EQ(find_first_failure(chain, {2, 1}), 2);
   EXPECT_EQ(find_first_failure(failed_ranks({"a", "b", "rank 0 or rank 1 is gone"}), {2, 0, 1}), 2);
   EXPECT_EQ(find_first_failure(failed_ranks({"rank 1 is gone", "rank 0 is gone"}), {1, 0}), 1);
