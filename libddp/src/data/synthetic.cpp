@@ -5,6 +5,7 @@
 #include "data/hash.h"
 #include "ddp/core/error.h"
 #include "ddp/data/dataset.h"
+#include "tensor/sizes.h"
 
 namespace ddp::data {
 namespace {
@@ -50,7 +51,9 @@ SyntheticImages::SyntheticImages(std::int64_t count, const Dims& sample_sizes, s
     DDP_CHECK(size >= 1, InvalidArgument, "SyntheticImages: sample sizes are ", sample_sizes,
               "; each must be at least 1");
   }
-  means_.resize(static_cast<std::size_t>(classes * sample_sizes.product()));
+  Dims all = sample_sizes;
+  all.insert(0, classes);
+  means_.resize(static_cast<std::size_t>(raw::checked_numel(all)));
   for (std::size_t i = 0; i < means_.size(); ++i) means_[i] = uniform(mix64(seed_ ^ (i * kGoldenGamma)));
 }
 

@@ -22,10 +22,14 @@ void check_params(std::string_view operation, const ConvParams& p) {
 
 std::int64_t output_size(std::string_view operation, std::int64_t in, std::int64_t kernel, std::int64_t stride,
                          std::int64_t padding, std::int64_t dilation) {
-  const std::int64_t reach = dilation * (kernel - 1) + 1;
-  DDP_CHECK(kernel >= 1 && in + 2 * padding >= reach, InvalidArgument, operation, ": a kernel of size ", kernel,
-            " with dilation ", dilation, " does not fit an input of size ", in, " with padding ", padding);
-  return (in + 2 * padding - reach) / stride + 1;
+  std::int64_t reach = 0;  // of the kernel, without its first element
+  std::int64_t span = 0;   // of the input with its padding
+  const bool fits = kernel >= 1 && !__builtin_mul_overflow(dilation, kernel - 1, &reach) &&
+                    !__builtin_mul_overflow(padding, std::int64_t{2}, &span) &&
+                    !__builtin_add_overflow(span, in, &span) && span > reach;
+  DDP_CHECK(fits, InvalidArgument, operation, ": a kernel of size ", kernel, " with dilation ", dilation,
+            " does not fit an input of size ", in, " with padding ", padding);
+  return (span - reach - 1) / stride + 1;
 }
 
 // Sizes of the result for an input and a weight of these sizes; checks that they fit each other.
@@ -55,6 +59,14 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     check_sizes("conv2d", "bias", bias, {weight.size(0)});
   }
   if (out.numel() == 0) return out;
+  if (weight.numel() == 0) {  // no input channels: sums over nothing
+    if (bias.defined()) {
+      copy_(out, view(contiguous(bias), {weight.size(0), 1, 1}));
+    } else {
+      fill_(out, 0);
+    }
+    return out;
+  }
   conv_backend(x.device())
       .conv2d(contiguous(x), contiguous(weight), bias.defined() ? contiguous(bias) : bias, params, out);
   return out;

@@ -8,6 +8,7 @@
 #include "ddp/tensor/tensor.h"
 #include "tensor/copy.h"
 #include "tensor/host_elements.h"
+#include "tensor/sizes.h"
 #include "tensor/tensor_impl.h"
 
 namespace ddp {
@@ -19,11 +20,19 @@ void check_sizes(const Dims& sizes) {
   }
 }
 
+/// Bytes of so many elements. All arithmetic on them is signed.
+std::size_t bytes_of(std::int64_t elements, const Dims& sizes, DType dtype) {
+  std::int64_t bytes = 0;
+  DDP_CHECK(!__builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(dtype)), &bytes), InvalidArgument,
+            "sizes ", sizes, " of ", dtype, " have more bytes than 63 bits can count");
+  return static_cast<std::size_t>(bytes);
+}
+
 }  // namespace
 
 Tensor empty(const Dims& sizes, const TensorOptions& options) {
   check_sizes(sizes);
-  const auto bytes = static_cast<std::size_t>(sizes.product()) * size_of(options.dtype);
+  const std::size_t bytes = bytes_of(raw::checked_numel(sizes), sizes, options.dtype);
   return Tensor(make_intrusive<TensorImpl>(make_intrusive<Storage>(bytes, options.device), sizes,
                                            contiguous_strides(sizes), 0, options.dtype));
 }
@@ -50,7 +59,7 @@ Tensor arange(std::int64_t n, const TensorOptions& options) {
 
 template <class T>
 Tensor tensor(std::span<const T> values, const Dims& sizes, Device device) {
-  DDP_CHECK(static_cast<std::int64_t>(values.size()) == sizes.product(), InvalidArgument, values.size(),
+  DDP_CHECK(static_cast<std::int64_t>(values.size()) == raw::checked_numel(sizes), InvalidArgument, values.size(),
             " values do not fill sizes ", sizes);
   Tensor host = empty(sizes, {dtype_of<T>, Device::cpu()});
   if (!values.empty()) std::memcpy(host.data(), values.data(), values.size_bytes());
@@ -66,14 +75,17 @@ Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, co
   core::check_device(options.device);
   DDP_CHECK(strides.empty() || strides.size() == sizes.size(), InvalidArgument, "strides ", strides,
             " do not match sizes ", sizes);
-  DDP_CHECK(data != nullptr || sizes.product() == 0, InvalidArgument, "from_blob of a null pointer with sizes ", sizes);
+  DDP_CHECK(data != nullptr || raw::checked_numel(sizes) == 0, InvalidArgument,
+            "from_blob of a null pointer with sizes ", sizes);
   const Dims used = strides.empty() ? contiguous_strides(sizes) : strides;
-  std::int64_t extent = sizes.product() == 0 ? 0 : 1;
+  std::int64_t extent = raw::checked_numel(sizes) == 0 ? 0 : 1;
   for (std::size_t i = 0; i < sizes.size() && extent > 0; ++i) {
     DDP_CHECK(used[i] >= 0, InvalidArgument, "strides ", used, " hold a negative number");
-    extent += (sizes[i] - 1) * used[i];
+    std::int64_t reach = 0;
+    DDP_CHECK(!__builtin_mul_overflow(sizes[i] - 1, used[i], &reach) && !__builtin_add_overflow(extent, reach, &extent),
+              InvalidArgument, "sizes ", sizes, " with strides ", used, " reach further than 64 bits can count");
   }
-  const auto bytes = static_cast<std::size_t>(extent) * size_of(options.dtype);
+  const std::size_t bytes = bytes_of(extent, sizes, options.dtype);
   return Tensor(make_intrusive<TensorImpl>(make_intrusive<Storage>(data, bytes, options.device, std::move(release)),
                                            sizes, used, 0, options.dtype));
 }

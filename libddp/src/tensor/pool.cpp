@@ -13,11 +13,11 @@ std::int64_t output_size(std::string_view operation, std::int64_t in, std::int64
                          std::int64_t padding) {
   DDP_CHECK(kernel >= 1 && stride >= 1, InvalidArgument, operation, ": kernel ", kernel, ", stride ", stride,
             "; allowed: 1 or more");
-  DDP_CHECK(padding >= 0 && 2 * padding <= kernel, InvalidArgument, operation, ": padding ", padding,
+  DDP_CHECK(padding >= 0 && padding <= kernel / 2, InvalidArgument, operation, ": padding ", padding,
             "; allowed: 0 to half the kernel size ", kernel);
-  DDP_CHECK(in >= 1 && in + 2 * padding >= kernel, InvalidArgument, operation, ": a kernel of size ", kernel,
+  DDP_CHECK(in >= 1 && in >= kernel - 2 * padding, InvalidArgument, operation, ": a kernel of size ", kernel,
             " does not fit an input of size ", in, " with padding ", padding);
-  return (in + 2 * padding - kernel) / stride + 1;
+  return (in - (kernel - 2 * padding)) / stride + 1;
 }
 
 void check_rank(std::string_view operation, const Dims& sizes) {

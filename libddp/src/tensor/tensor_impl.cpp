@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/allocator.h"
+#include "tensor/sizes.h"
 
 namespace ddp {
 
@@ -59,7 +60,7 @@ TensorImpl::TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, const D
       sizes_(sizes),
       strides_(strides),
       offset_(offset),
-      numel_(sizes.product()),
+      numel_(raw::checked_numel(sizes)),
       dtype_(dtype),
       contiguous_(numel_ == 0 || is_row_major(sizes, strides)) {}
 

@@ -4,6 +4,7 @@
 
 #include "tensor/checks.h"
 #include "tensor/copy.h"
+#include "tensor/sizes.h"
 #include "tensor/tensor_impl.h"
 
 /// The part of copy.h that moves no data.
@@ -14,23 +15,22 @@ namespace {
 // `sizes` with a -1 replaced by what the number of elements leaves for it.
 Dims resolve_sizes(std::string_view operation, const Tensor& x, const Dims& sizes) {
   Dims resolved = sizes;
-  std::int64_t known = 1;
   std::size_t open = sizes.size();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     DDP_CHECK(sizes[i] >= -1, InvalidArgument, operation, ": sizes ", sizes, "; allowed: 0 or more, and one -1");
     if (sizes[i] == -1) {
       DDP_CHECK(open == sizes.size(), InvalidArgument, operation, ": sizes ", sizes, " have more than one -1");
       open = i;
-    } else {
-      known *= sizes[i];
+      resolved[i] = 1;
     }
   }
   if (open != sizes.size()) {
+    const std::int64_t known = checked_numel(resolved);
     DDP_CHECK(known != 0 && x.numel() % known == 0, InvalidArgument, operation, ": ", x.numel(), " elements (sizes ",
               x.sizes(), ") do not fit sizes ", sizes);
     resolved[open] = x.numel() / known;
   }
-  DDP_CHECK(resolved.product() == x.numel(), InvalidArgument, operation, ": ", x.numel(), " elements (sizes ",
+  DDP_CHECK(checked_numel(resolved) == x.numel(), InvalidArgument, operation, ": ", x.numel(), " elements (sizes ",
             x.sizes(), ") do not fit sizes ", sizes);
   return resolved;
 }
