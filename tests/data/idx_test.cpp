@@ -76,6 +76,11 @@ TEST(Idx, NamesWhatIsWrongWithGzip) {
   test::write_plain(folder / "file.gz", packed);
   expect_error<IoError>([&folder] { read_idx(folder / "file.gz"); }, {file, "cannot be read"});
 
+  packed = whole;
+  packed.resize(packed.size() - 3);  // all elements are there, the trailer is not
+  test::write_plain(folder / "file.gz", packed);
+  expect_error<IoError>([&folder] { read_idx(folder / "file.gz"); }, {file, "truncated", "checksum"});
+
   test::write_gzip(folder / "file.gz", idx({4}, ramp(6)));
   expect_error<IoError>([&folder] { read_idx(folder / "file.gz"); }, {file, "2 trailing bytes"});
 }

@@ -37,7 +37,9 @@ std::size_t ByteFile::read(std::span<std::uint8_t> out) {
     if (got == static_cast<int>(piece)) continue;
     int code = Z_OK;
     const char* text = gzerror(as_gz(handle_), &code);
-    // Z_BUF_ERROR is a gzip stream that ends too early: the caller reports it with the bytes it expected.
+    // Z_BUF_ERROR is a gzip stream that ends too early: the caller reports it with the bytes it expected, or by
+    // `ends_early` when only the stream's checksum is missing.
+    ends_early_ = ends_early_ || code == Z_BUF_ERROR;
     DDP_CHECK(code == Z_OK || code == Z_BUF_ERROR, IoError, path_.string(), ": cannot be read after ", done,
               " bytes of this part: ", text);
     if (got <= 0) break;

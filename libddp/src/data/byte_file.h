@@ -20,6 +20,9 @@ class ByteFile {
   /// Fills as much of `out` as there is; returns the bytes. A gzip stream cut short counts as its end; a
   /// damaged one throws.
   std::size_t read(std::span<std::uint8_t> out);
+  /// True when a read has come to the end of a gzip stream that is cut short: what was read has not been held against
+  /// the stream's checksum.
+  bool ends_early() const { return ends_early_; }
   /// The most bytes that contents of this length on disk can unpack to: no memory is taken for a header that
   /// claims more.
   std::uint64_t upper_bound() const;
@@ -28,6 +31,7 @@ class ByteFile {
   std::filesystem::path path_;
   void* handle_ = nullptr;  // gzFile; zlib stays out of this header
   std::uint64_t bytes_on_disk_ = 0;
+  bool ends_early_ = false;
 };
 
 /// Throws InvalidArgument naming dataset, index and size unless all indices are in [0, size).

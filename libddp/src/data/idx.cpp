@@ -78,6 +78,7 @@ IdxFile read_idx(const std::filesystem::path& path) {
   for (std::size_t more = 0; (more = file.read(rest)) > 0;) trailing += more;
   DDP_CHECK(trailing == 0, IoError, name, ": ", trailing, " trailing bytes: expected ", expected,
             " bytes of elements, found ", expected + trailing);
+  DDP_CHECK(!file.ends_early(), IoError, name, ": truncated: the gzip stream ends before its checksum");
   return result;
 }
 
