@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -77,6 +78,13 @@ TEST(DataLoader, KeepsTheOrderWhateverTheNumberOfWorkers) {
       EXPECT_EQ(all, order);
     }
   }
+}
+
+TEST(DataLoader, PrefetchBeyondTheBatchesTakesNoMemory) {
+  const Numbers set(7);
+  const SequentialSampler sampler(7);
+  DataLoader loader(set, sampler, {.batch_size = 2, .workers = 2, .prefetch = std::numeric_limits<int>::max()});
+  EXPECT_EQ(run(loader), (std::vector<Indices>{{0, 1}, {2, 3}, {4, 5}, {6}}));
 }
 
 TEST(DataLoader, DropLastLeavesOutTheSmallerBatch) {

@@ -85,7 +85,9 @@ DataLoader::Epoch::Epoch(const Dataset& dataset, std::vector<std::int64_t> indic
   state.indices = std::move(indices);
   state.options = options;
   state.batches = count_batches(static_cast<std::int64_t>(state.indices.size()), options);
-  state.capacity = std::max<std::int64_t>(1, std::int64_t{options.workers} * options.prefetch);
+  // Never more places than batches, whatever `prefetch` is.
+  state.capacity = std::clamp<std::int64_t>(std::int64_t{options.workers} * options.prefetch, 1,
+                                            std::max<std::int64_t>(1, state.batches));
   state.slots.resize(static_cast<std::size_t>(state.capacity));
   try {
     start();
