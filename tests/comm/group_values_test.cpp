@@ -43,6 +43,32 @@ Tensor contribution(DType dtype, std::int64_t n, int rank) {
   return even;
 }
 
+// Backward must not go on with numbers that a collective has replaced.
+TEST_P(GroupTest, OutputsCountAsChangedInPlace) {
+  run([&](int rank, const auto& group) {
+    const auto raised = [](const Tensor& output, const auto& call) {
+      const auto before = output.version();
+      call();
+      return output.version() > before;
+    };
+    const Tensor one = ones({2});
+    const Tensor rows = ones({size(), 2});
+    EXPECT_TRUE(raised(one, [&] { group->all_reduce(one).wait(); }));
+    EXPECT_TRUE(raised(one, [&] { group->broadcast(one).wait(); }));
+    EXPECT_TRUE(raised(one, [&] { group->broadcast_coalesced({one}).wait(); }));
+    EXPECT_TRUE(raised(rows, [&] { group->all_gather(rows, one).wait(); }));
+    EXPECT_TRUE(raised(one, [&] { group->reduce_scatter(one, rows).wait(); }));
+    if (size() < 2 || rank > 1) return;
+    const auto before = one.version();
+    if (rank == 0) {
+      group->send(one, 1).wait();
+    } else {
+      group->recv(one, 0).wait();
+    }
+    EXPECT_EQ(one.version(), before + (rank == 1 ? 1 : 0));
+  });
+}
+
 TEST_P(GroupTest, AllReduceEveryDtypeAndOperation) {
   run([&](int rank, const auto& group) {
     for (const DType dtype : kDTypes) {

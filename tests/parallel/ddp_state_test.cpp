@@ -242,6 +242,24 @@ TEST(Buffers, EvaluationOnOneRankSendsNothing) {
   });
 }
 
+// What an earlier forward has saved of a buffer stays good: the next one sends the same numbers.
+TEST(Buffers, TwoForwardsThenBackward) {
+  class Scaled : public nn::Module {
+   public:
+    Scaled() : w(register_parameter("w", scalar(1))), factor(register_buffer("factor", scalar(3))) {}
+    Tensor forward(double x) { return mul(mul(w, factor), x); }
+    Tensor w;
+    Tensor factor;
+  };
+  on_ranks(2, [](int rank, const auto& group) {
+    auto module = std::make_shared<Scaled>();
+    auto model = wrap(module, group);
+    const Tensor first = model(rank + 1.0);
+    run_backward(add(first, model(10.0)));
+    EXPECT_EQ(value_of(module->w.grad()), 34.5);  // 3 * (1.5 + 10)
+  });
+}
+
 TEST(Buffers, OffMeansOff) {
   on_ranks(2, [](int rank, const auto& inner) {
     const auto group = std::make_shared<RecordingGroup>(inner);

@@ -5,6 +5,7 @@
 
 #include "comm/signature.h"
 #include "ddp/trace/recorder.h"
+#include "tensor/tensor_impl.h"
 
 namespace ddp::comm {
 
@@ -117,6 +118,9 @@ Work ProcessGroup::start(Collective collective) {
   const bool nothing_to_send =
       collective.kind != CollectiveKind::barrier && std::ranges::all_of(elements, [](auto n) { return n == 0; });
   if (nothing_to_send) return {};
+  // What arrives changes them in place. On a root too, though its numbers stay: all ranks find out alike when a
+  // function had saved them for backward.
+  for (const Tensor& output : collective.outputs) output.impl()->storage()->bump_version();
   if (size_ == 1 && !is_point_to_point(collective.kind)) {
     for (std::size_t i = 0; i < collective.inputs.size(); ++i) {
       // One row: output and input have the same elements, whatever their sizes say.

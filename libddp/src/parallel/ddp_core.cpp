@@ -265,7 +265,11 @@ void DDPCore::Impl::check_parameters() {
 void DDPCore::Impl::sync_buffers(std::source_location where) {
   std::vector<Tensor> tensors;
   tensors.reserve(buffers_.size());
-  for (const auto& buffer : buffers_) tensors.push_back(buffer.second);
+  for (const auto& [name, buffer] : buffers_) {
+    // Under a handle with a version of its own: a part in evaluation mode has saved its buffers for the backward of an
+    // earlier forward, and gets the same numbers again.
+    tensors.push_back(from_blob(buffer.data(), buffer.sizes(), buffer.options(), buffer.strides(), [kept = buffer] {}));
+  }
   broadcast_from_rank_0(*group_, tensors, "buffers before forward", 0, where);
 }
 
