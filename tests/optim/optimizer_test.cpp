@@ -296,6 +296,14 @@ TEST(ClipGradNorm, ScalesTheJointNorm) {
   EXPECT_NEAR(parameters[1].grad().to_vector<float>()[1], 1.6, 1e-6);
 }
 
+TEST(ClipGradNorm, CountsAsAChangeInPlace) {
+  const std::vector<Tensor> parameters = with_gradients({{6, 8}});
+  Tensor other = parameter({1, 1}, DType::float32);
+  const Tensor loss = sum(mul(parameters[0].grad(), other));
+  clip_grad_norm(parameters, 1);
+  expect_error<AutogradError>([&] { loss.backward(); }, {"changed in place"});
+}
+
 TEST(ClipGradNorm, LeavesSmallOnesAlone) {
   const std::vector<Tensor> parameters = with_gradients({{0.75}});
   EXPECT_EQ(clip_grad_norm(parameters, 1).item<double>(), 0.75);

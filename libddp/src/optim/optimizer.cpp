@@ -4,6 +4,7 @@
 #include "ddp/core/error.h"
 #include "ddp/trace/recorder.h"
 #include "optim/table.h"
+#include "tensor/tensor_impl.h"
 
 namespace ddp::optim {
 
@@ -35,7 +36,10 @@ Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
   Tensor norm = raw::total_norm(gradients);
   // Formula: PyTorch, torch/nn/utils/clip_grad.py.
   const double factor = max_norm / (norm.item<double>() + 1e-6);
-  if (!(factor >= 1)) raw::scale_all_(gradients, factor);
+  if (!(factor >= 1)) {
+    raw::scale_all_(gradients, factor);
+    for (const Tensor& gradient : gradients) gradient.impl()->storage()->bump_version();
+  }
   return norm;
 }
 
