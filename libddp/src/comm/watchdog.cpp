@@ -32,7 +32,14 @@ std::shared_ptr<Watchdog> Watchdog::instance() {
   const std::lock_guard lock(mutex);
   auto watchdog = current.lock();
   if (!watchdog) {
-    watchdog = std::make_shared<Watchdog>();
+    // Its own threads hold it for a moment at times. One that turns out to be the last holder cannot wait for itself.
+    watchdog = std::shared_ptr<Watchdog>(new Watchdog, [](Watchdog* last) {
+      if (last->on_own_thread()) {
+        start_library_thread([last] { delete last; }).detach();
+      } else {
+        delete last;
+      }
+    });
     current = watchdog;
   }
   return watchdog;
@@ -55,6 +62,11 @@ Watchdog::~Watchdog() {
     task_condition_.notify_all();
   }
   if (talker_.joinable()) talker_.join();
+}
+
+bool Watchdog::on_own_thread() const {
+  const auto self = std::this_thread::get_id();
+  return self == watcher_.get_id() || self == talker_.get_id();
 }
 
 void Watchdog::add(const std::shared_ptr<Watched>& watched) {

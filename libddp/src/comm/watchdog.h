@@ -40,6 +40,7 @@ class Watchdog {
   void talk(std::function<void()> task);
 
  private:
+  bool on_own_thread() const;
   void watch();
   void run_tasks();
 

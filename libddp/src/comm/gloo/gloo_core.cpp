@@ -264,6 +264,9 @@ void GlooCore::on_death(const Failure& failure) {
   }
   if (const auto watchdog = watchdog_.lock()) {
     watchdog->talk([self = shared_from_this(), this, text = failure.text] { publish_death(text); });
+  } else {
+    // The caller has woken up and dropped the group already; this thread is one that the watchdog waits for.
+    publish_death(failure.text);
   }
 }
 
