@@ -17,6 +17,9 @@ Reporter::Reporter(bool speaks, std::string json_path)
       path_(std::move(json_path)),
       last_(std::chrono::steady_clock::now()) {
   if (!speaks_ || path_.empty()) return;
+  // Now, not when the run is over and its lines could no longer get their name.
+  std::error_code ignored;
+  DDP_CHECK(!std::filesystem::is_directory(path_, ignored), ddp::IoError, "cannot write '", path_, "': it is a folder");
   json_.open(path_ + ".partial", std::ios::trunc);
   DDP_CHECK(json_.is_open(), ddp::IoError, "cannot write '", path_, ".partial'");
 }

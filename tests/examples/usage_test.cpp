@@ -59,6 +59,8 @@ TEST(Usage, BadValuesAreCode2AndSayWhatIsAllowed) {
   expect("--mode", "both", "local, ddp");
   expect("--dtype", "float16", "float32, float64");
   expect("--device", "gpu", "cpu, cpu:N, cuda, cuda:N");
+  expect_usage(TRAIN_MLP, {"--device", "cpu:-1"},
+               "--device 'cpu:-1': the number is '-1'; allowed: a whole number from 0 to 63");
   for (const std::string bad : {"0", "-1", "2.5", "x", "3x", "100001"}) {
     expect("--epochs", bad, "a whole number from 1 to 100000");
   }
@@ -160,6 +162,9 @@ TEST(BadData, JsonThatCannotBeWritten) {
   std::vector<std::string> command = local(TRAIN_MLP, data);
   command.insert(command.end(), {"--json", data.path() + "/none/run.jsonl"});
   expect_line(run_program(command), 1, TRAIN_MLP, concat("cannot write '", data.path(), "/none/run.jsonl.partial'"));
+  command.back() = data.path();  // said before the run, not after it
+  expect_line(run_program(command), 1, TRAIN_MLP, concat("cannot write '", data.path(), "': it is a folder"));
+  EXPECT_FALSE(std::filesystem::exists(data.path() + ".partial"));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Device Device::parse(std::string_view text) {
             "'; allowed: cpu, cpu:N, cuda, cuda:N");
   Device device = type == "cpu" ? Device::cpu() : Device::cuda();
   if (colon != std::string_view::npos) {
-    const std::string what = concat("the number of device '", text, "'");
+    const std::string what = concat("device '", text, "': the number");
     device.index = static_cast<int>(core::parse_int(what, text.substr(colon + 1), 0, kMaxCpuDevices - 1));
   }
   return device;
