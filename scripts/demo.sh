@@ -2,34 +2,45 @@
 # usage: scripts/demo.sh [--data DIR | --synthetic] [--epochs N] [--no-install]
 # Sets up, builds and runs the demo: a CNN trained on Fashion-MNIST by 2 ranks, then the same step by one
 # process, and what the difference is made of. Leaves its JSON lines in build/demo.jsonl.
-#   --data DIR     where the four IDX files of Fashion-MNIST are (default: Debian's dataset-fashion-mnist)
+#   --data DIR     where the four IDX files of Fashion-MNIST are (default: DDP_DATA_DIR, else where Debian's
+#                  dataset-fashion-mnist puts them)
 #   --synthetic    made-up images instead
 #   --epochs N     default 2
 #   --no-install   only check what is missing
 set -euo pipefail
+from=$PWD
 . "$(dirname "$0")/common.sh"
 
+usage() { printf 'demo.sh: %s (see --help)\n' "$*" >&2; exit 2; }
+
 ranks=2 batch=64 epochs=2 data=/usr/share/datasets/fashion-mnist source="" setup=()
+if [ -n "${DDP_DATA_DIR:-}" ]; then data=$DDP_DATA_DIR source=given; fi
 while [ $# -gt 0 ]; do
   case $1 in
-    --data) data=${2:?--data needs a folder}; source=given; shift ;;
+    --data) [ -n "${2:-}" ] || usage "--data needs a folder"; data=$2 source=given; shift ;;
     --synthetic) source=synthetic ;;
-    --epochs) epochs=${2:?--epochs needs a number}; shift ;;
+    --epochs) epochs=${2:-}; shift $(($# > 1)) ;;
     --no-install) setup+=(--no-install) ;;
     -h | --help) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0"; exit 0 ;;
-    *) printf 'demo.sh: unknown option %s\n' "$1" >&2; exit 2 ;;
+    *) usage "unknown option $1" ;;
   esac
   shift
 done
+case $epochs in "" | *[!0-9]* | 0*) usage "--epochs is '$epochs'; allowed: a whole number from 1" ;; esac
+if [ "$epochs" = 1 ]; then epochs_text="1 epoch"; else epochs_text="$epochs epochs"; fi
+
+input=(--synthetic)
+if [ "$source" = given ]; then  # before anything is installed or built
+  folder=$(cd "$from" && cd "$data" 2>/dev/null && pwd) || die "no folder $data (--data DIR or DDP_DATA_DIR; --synthetic needs none)"
+  data=$folder
+  for file in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
+    [ -e "$data/$file-ubyte" ] || [ -e "$data/$file-ubyte.gz" ] ||
+      die "$data has neither $file-ubyte nor $file-ubyte.gz (--synthetic needs no files)"
+  done
+fi
+if [ "$source" != synthetic ]; then input=(--data "$data"); fi
 if [ -n "$source" ]; then setup+=(--without dataset-fashion-mnist); fi
 scripts/setup.sh --for demo "${setup[@]}"
-
-if [ "$source" = synthetic ]; then
-  input=(--synthetic)
-else
-  data=$(cd "$data" 2>/dev/null && pwd) || die "no folder $data (see --data)"
-  input=(--data "$data")
-fi
 
 say "build, preset demo-$preset"
 cmake --workflow --preset "demo-$preset"
@@ -46,7 +57,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 common=(--device cpu --batch-size $batch --lr 0.05 --momentum 0.9 "${input[@]}")
 
-say "train_cnn on $ranks ranks, $epochs epochs, batch $batch a rank"
+say "train_cnn on $ranks ranks, $epochs_text, batch $batch a rank"
 "$ddp" run -n $ranks -- "$train" --mode ddp "${common[@]}" --epochs "$epochs" --json "$work/train.jsonl"
 
 # Short runs one after the other, for the comparison: what the machine does meanwhile weighs on all alike.
@@ -81,6 +92,7 @@ row "1 rank, $(nproc) threads" all_threads
 row "$ranks ranks" ranks
 awk -v one="$(value one_thread samples_per_s)" -v all="$(value all_threads samples_per_s)" \
   -v two="$(value ranks samples_per_s)" -v comm="$(value ranks comm_ms)" -v exposed="$(value ranks exposed_comm_ms)" \
+  -v one_ms="$(value one_thread step_ms)" -v two_ms="$(value ranks step_ms)" \
   -v ranks=$ranks -v cores="$(nproc)" 'BEGIN {
     if (one + 0 <= 0 || two + 0 <= 0) exit
     printf "\n%d ranks train %.2f times the samples a second of 1 rank with 1 thread", ranks, two / one
@@ -88,16 +100,23 @@ awk -v one="$(value one_thread samples_per_s)" -v all="$(value all_threads sampl
     if (comm != "-" && exposed != "-") {
       hidden = comm - exposed
       if (hidden < 0) hidden = 0
-      printf ": of %.1f ms communication a step %.1f are hidden behind backward and %.1f are waited for", comm, hidden, exposed
+      printf ".\nOf %.1f ms communication a step %.1f are hidden behind backward and %.1f are waited for", comm, hidden, exposed
+      longer = two_ms - one_ms
+      if (longer > 0) printf ".\nA step on %d ranks takes %.1f ms longer than on 1", ranks, longer
+      if (longer > exposed) {
+        printf ": %.1f wait for communication, the other %.1f are slower computing: the ranks share memory", exposed, longer - exposed
+        printf "\nand caches, sums are computed beside backward, and other programs on the machine weigh on it too"
+      }
     }
-    if (cores < ranks) printf "; with %d core(s) the ranks take turns, so no more than 1 could be had", cores
+    if (cores < ranks) printf ".\nWith %d core(s) the ranks take turns, so no more than 1 could be had", cores
     print "."
   }'
-printf 'test accuracy after %s epochs: %s\nJSON lines: %s\n' "$epochs" "$(value train test_accuracy)" "$root/build/demo.jsonl"
+printf 'Test accuracy after %s: %s\nJSON lines: %s\n' "$epochs_text" "$(value train test_accuracy)" "$root/build/demo.jsonl"
 
 more=$((ranks * 2))
+printf -v input_text ' %q' "${input[@]}"
 say "to try next, in $root"
-printf '  %s run -n %d -- %s --mode ddp %s --steps 60    # more ranks\n' "$ddp" $more "$train" "${input[*]}"
-printf '  %s run -n %d -- %s --mode ddp %s --steps 60 --bucket-cap-mb 100    # one bucket: nothing to overlap\n' \
-  "$ddp" $ranks "$train" "${input[*]}"
+printf '  %s run -n %d -- %s --mode ddp%s --steps 60    # more ranks\n' "$ddp" $more "$train" "$input_text"
+printf '  %s run -n %d -- %s --mode ddp%s --steps 60 --bucket-cap-mb 100    # one bucket: nothing to overlap\n' \
+  "$ddp" $ranks "$train" "$input_text"
 printf '  %s --help    # everything else it can do; scripts/test.sh runs the tests\n' "$train"

@@ -144,6 +144,9 @@ if [ -n "$needed" ]; then
   case $needed in
     *libgloo-dev*) printf 'setup: Gloo (libgloo-dev), which carries the sums between the ranks, is missing. Without root: apt-get download libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200, unpack each with dpkg -x FILE DIR, and set DDP_DEPS_DIR=DIR.\n' ;;
   esac
+  case $needed in
+    *dataset-fashion-mnist*) printf 'setup: Fashion-MNIST is missing. scripts/demo.sh --synthetic does without it; --data DIR takes it from a folder.\n' ;;
+  esac
   printf 'setup: cannot go on without:%s\n' "$needed" >&2
   exit 1
 fi
