@@ -74,12 +74,14 @@ std::string first_failure_text(const RankResult& rank) {
   return text;
 }
 
-std::string other_rank_text(const RankResult& rank) {
+// `first_error` is the error line of the rank that failed first, which was shown already.
+std::string other_rank_text(const RankResult& rank, const std::string& first_error) {
   if (rank.ended_by_launcher != 0) {
     return concat("rank ", rank.rank, ": ended by the launcher with ", signal_name(rank.ended_by_launcher),
                   rank.signal == 0 ? concat(", exit code ", rank.exit_code) : "");
   }
-  const std::string reason = rank.exit_code == 0 ? "" : error_line(rank.last_errors);
+  std::string reason = rank.exit_code == 0 ? "" : error_line(rank.last_errors);
+  if (!reason.empty() && reason == first_error) reason = "the same error";
   return concat("rank ", rank.rank, ": ", how_it_ended(rank), reason.empty() ? "" : ": ", reason);
 }
 
@@ -131,9 +133,12 @@ std::string summarize(const RunResult& result) {
   } else {
     return text;
   }
+  std::string first_error;
+  if (result.first_failure)
+    first_error = error_line(result.ranks[static_cast<std::size_t>(*result.first_failure)].last_errors);
   std::string others;
   for (const RankResult& rank : result.ranks) {
-    if (result.first_failure != rank.rank) others += concat("    ", other_rank_text(rank), "\n");
+    if (result.first_failure != rank.rank) others += concat("    ", other_rank_text(rank, first_error), "\n");
   }
   if (!others.empty()) text += concat(result.first_failure ? "  secondary:\n" : "  ranks:\n", others);
   return text;

@@ -12,6 +12,7 @@ TEST(Error, JoinsNumbersTextsAndOwnTypes) {
   EXPECT_EQ(concat("a ", 1, " ", 0.5, " ", true, " ", Device::cuda(2), " ", DType::bfloat16, 'x'),
             "a 1 0.5 true cuda:2 bfloat16x");
   EXPECT_EQ(concat(1e-8), "1e-08");
+  EXPECT_EQ(concat(0.1F), "0.1");
 }
 
 TEST(Error, CheckThrowsTheKindAsked) {

@@ -110,6 +110,17 @@ std::vector<RankResult> failed_ranks(const std::vector<std::string>& errors) {
   return ranks;
 }
 
+TEST(Summary, SaysAnErrorThatAllRanksHaveOnce) {
+  RunResult run;
+  run.ranks = failed_ranks({"no such file", "no such file", "another"});
+  run.first_failure = 1;
+  const std::string text = summarize(run);
+  EXPECT_NE(text.find("  error: no such file\n  secondary:\n    rank 0: exit code 1: the same error\n"
+                      "    rank 2: exit code 1: another\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(FirstFailure, IsTheEarliestUnlessItNamesAnother) {
   EXPECT_EQ(find_first_failure(failed_ranks({"a", "b"}), {}), std::nullopt);
   EXPECT_EQ(find_first_failure(failed_ranks({"a", "b", "c"}), {2, 0}), 2);

@@ -9,6 +9,14 @@ namespace {
 
 using namespace ddp::test;  // NOLINT(google-build-using-namespace): the helpers of these tests
 
+TEST(ToString, ShowsTheDigitsOfTheType) {
+  EXPECT_EQ(Tensor().to_string(), "Tensor(undefined)");
+  EXPECT_EQ(tensor({0.1F, -2.0F}).to_string(), "Tensor([2], float32, cpu:0, {0.1, -2})");
+  EXPECT_EQ(tensor({0.1}).to_string(), "Tensor([1], float64, cpu:0, {0.1})");
+  EXPECT_EQ(tensor({std::int64_t{9007199254740993}}).to_string(), "Tensor([1], int64, cpu:0, {9007199254740993})");
+  EXPECT_EQ(full({2}, 1.5, {.dtype = DType::float16}).to_string(), "Tensor([2], float16, cpu:0, {1.5, 1.5})");
+}
+
 TEST(Copy, FillEveryDtypeAndLayout) {
   for (const DType dtype : kEvery) {
     for (const Layout layout : kLayouts) {

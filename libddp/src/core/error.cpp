@@ -5,13 +5,21 @@
 
 namespace ddp {
 
-namespace detail {
+namespace {
 
-void append(std::string& out, double value) {
+template <class T>
+void append_shortest(std::string& out, T value) {
   char buffer[32];
   const auto [end, status] = std::to_chars(buffer, buffer + sizeof(buffer), value);
   out.append(buffer, status == std::errc() ? end : buffer);
 }
+
+}  // namespace
+
+namespace detail {
+
+void append(std::string& out, double value) { append_shortest(out, value); }
+void append(std::string& out, float value) { append_shortest(out, value); }
 
 }  // namespace detail
 

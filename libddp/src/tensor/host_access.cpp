@@ -54,11 +54,19 @@ std::string Tensor::to_string() const {
   if (!defined()) return "Tensor(undefined)";
   constexpr std::size_t kShown = 200;
   std::string text = concat("Tensor(", sizes(), ", ", dtype(), ", ", device(), ", {");
-  const std::vector<double> values = to_vector<double>();
-  for (std::size_t i = 0; i < values.size() && i < kShown; ++i) {
-    text += concat(i > 0 ? ", " : "", values[i]);
-  }
-  if (values.size() > kShown) text += concat(", ... ", values.size() - kShown, " more");
+  const Tensor host = on_host(*this, "to_string", std::source_location::current());
+  raw::with_type(dtype(), [&](auto* type) {
+    using Element = std::remove_pointer_t<decltype(type)>;
+    // Every element in the digits that its own type has.
+    using Shown = std::conditional_t<std::is_class_v<Element>, float,
+                                     std::conditional_t<std::is_integral_v<Element>, std::int64_t, Element>>;
+    std::vector<Shown> values;
+    read_elements(host, values);
+    for (std::size_t i = 0; i < values.size() && i < kShown; ++i) {
+      text += concat(i > 0 ? ", " : "", values[i]);
+    }
+    if (values.size() > kShown) text += concat(", ... ", values.size() - kShown, " more");
+  });
   return text + "})";
 }
 

@@ -85,7 +85,7 @@ void append(std::string& out, T value) {
 }
 /// Shortest decimal form that still reads naturally ("0.05", "1e-05").
 void append(std::string& out, double value);
-inline void append(std::string& out, float value) { append(out, static_cast<double>(value)); }
+void append(std::string& out, float value);
 template <class T>
   requires requires(const T& value) {
     { to_string(value) } -> std::convertible_to<std::string>;
