@@ -104,8 +104,8 @@ awk -v one="$(value one_thread samples_per_s)" -v all="$(value all_threads sampl
       longer = two_ms - one_ms
       if (longer > 0) printf ".\nA step on %d ranks takes %.1f ms longer than on 1", ranks, longer
       if (longer > exposed) {
-        printf ": %.1f wait for communication, the other %.1f are slower computing: the ranks share memory", exposed, longer - exposed
-        printf "\nand caches, sums are computed beside backward, and other programs on the machine weigh on it too"
+        printf ": about %.1f wait for communication and %.1f go into slower computing", exposed, longer - exposed
+        printf "\n(shared memory and caches, sums beside backward, other programs on the machine: run it when idle)"
       }
     }
     if (cores < ranks) printf ".\nWith %d core(s) the ranks take turns, so no more than 1 could be had", cores
