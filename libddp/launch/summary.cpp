@@ -1,10 +1,9 @@
 #include "launch/summary.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstring>
 #include <set>
 
 namespace ddp::launch {
