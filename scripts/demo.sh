@@ -60,15 +60,23 @@ common=(--device cpu --batch-size $batch --lr 0.05 --momentum 0.9 "${input[@]}")
 say "train_cnn on $ranks ranks, $epochs_text, batch $batch a rank"
 "$ddp" run -n $ranks -- "$train" --mode ddp "${common[@]}" --epochs "$epochs" --json "$work/train.jsonl"
 
-# Short runs one after the other, for the comparison: what the machine does meanwhile weighs on all alike.
-steps=60
-say "the same step in one process with 1 thread, with all threads, and on $ranks ranks ($steps steps each)"
-OMP_NUM_THREADS=1 "$train" --mode local "${common[@]}" --steps $steps --json "$work/one_thread.jsonl"
-"$train" --mode local "${common[@]}" --steps $steps --json "$work/all_threads.jsonl"
-"$ddp" run -n $ranks -- "$train" --mode ddp "${common[@]}" --steps $steps --json "$work/ranks.jsonl"
+# Short runs in turn, and of each kind the one in the middle: what the machine does meanwhile weighs on all alike.
+steps=40 rounds=3
+say "the same step in one process with 1 thread, with all threads, and on $ranks ranks: $rounds rounds of $steps steps each"
+for round in $(seq $rounds); do
+  short=("${common[@]}" --no-test --steps $steps --json)
+  OMP_NUM_THREADS=1 "$train" --mode local "${short[@]}" "$work/one_thread.$round"
+  "$train" --mode local "${short[@]}" "$work/all_threads.$round"
+  "$ddp" run -n $ranks -- "$train" --mode ddp "${short[@]}" "$work/ranks.$round"
+done
+for kind in one_thread all_threads ranks; do  # the round with the median step
+  middle=$(grep -H '"summary"' "$work/$kind".? | sed 's/^\([^:]*\):.*"step_ms": *\([0-9.eE+-]*\).*/\2 \1/' | sort -g |
+    sed -n "$(((rounds + 1) / 2))p" | cut -d' ' -f2-)
+  cp "$middle" "$work/$kind.jsonl"
+done
 
 mkdir -p build
-cat "$work"/{train,one_thread,all_threads,ranks}.jsonl >build/demo.jsonl.new
+cat "$work"/train.jsonl "$work"/{one_thread,all_threads,ranks}.? >build/demo.jsonl.new
 mv build/demo.jsonl.new build/demo.jsonl
 
 value() {  # number of field $2 in the summary of $1, or - where there is none

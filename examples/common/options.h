@@ -20,6 +20,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::optional<double> bucket_cap_mb;
   std::string dtype = "float32";
+  bool test = true;  ///< off with --no-test
   std::string json;  ///< --json; empty: none
 };
 

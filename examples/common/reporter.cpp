@@ -48,15 +48,17 @@ void Reporter::write(const std::string& line) {
 
 void Reporter::epoch(const EpochResult& result) {
   if (!speaks_) return;
-  std::printf("%sepoch %d  loss %.4f  test accuracy %.4f  %.1f s\n", terminal_ ? "\r\x1b[K" : "", result.epoch,
-              result.loss, result.accuracy, result.seconds);
+  std::printf("%sepoch %d  loss %.4f", terminal_ ? "\r\x1b[K" : "", result.epoch, result.loss);
+  if (result.accuracy) std::printf("  test accuracy %.4f", *result.accuracy);
+  std::printf("  %.1f s\n", result.seconds);
   std::fflush(stdout);
-  write(nlohmann::ordered_json{{"event", "epoch"},
-                               {"epoch", result.epoch},
-                               {"loss", result.loss},
-                               {"accuracy", result.accuracy},
-                               {"seconds", result.seconds}}
-            .dump());
+  nlohmann::ordered_json json{{"event", "epoch"},
+                              {"epoch", result.epoch},
+                              {"loss", result.loss},
+                              {"accuracy", nullptr},
+                              {"seconds", result.seconds}};
+  if (result.accuracy) json["accuracy"] = *result.accuracy;
+  write(json.dump());
 }
 
 void Reporter::finish(const Summary& summary) {

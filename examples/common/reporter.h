@@ -13,7 +13,7 @@ namespace examples {
 struct EpochResult {
   int epoch = 0;
   double loss = 0;
-  double accuracy = 0;
+  std::optional<double> accuracy;  ///< nothing: not tested
   double seconds = 0;
 };
 

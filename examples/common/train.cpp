@@ -182,8 +182,8 @@ void run_training(const Options& options, const Trainee& trainee, const std::sha
     ddp::slice(losses, 0, 1, 2).fill_(static_cast<double>(steps_of_epoch));
     sum_over_ranks(group.get(), losses, "training loss");
     const std::vector<double> totals = losses.to_vector<double>();
-    accuracy = test_accuracy(trainee, data, group.get(), device, dtype);
-    reporter.epoch({epoch, totals[0] / totals[1], *accuracy, seconds_since(epoch_start)});
+    if (options.test) accuracy = test_accuracy(trainee, data, group.get(), device, dtype);
+    reporter.epoch({epoch, totals[0] / totals[1], accuracy, seconds_since(epoch_start)});
   }
   Summary summary = summarise(options, trainee, group.get(), device, step_ms);
   summary.test_accuracy = accuracy;
