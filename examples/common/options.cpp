@@ -106,7 +106,8 @@ std::optional<Options> parse_options(int argc, char** argv, const std::string& a
   auto* cap = add_number(app, "--bucket-cap-mb", bucket_cap_mb, 1e-6, 1e6,
                          "MiB after which a gradient bucket is closed (default 25, the first 1)");
   add_choice(app, "--dtype", options.dtype, "float32", "float64", "Of parameters and activations (default float32)");
-  const auto* no_test = app.add_flag("--no-test", "Leave out the test accuracy after each epoch");
+  bool no_test = false;
+  app.add_flag("--no-test", no_test, "Leave out the test accuracy after each epoch");
   add_path(app, "--json", options.json, "FILE", "Write JSON lines to this file (rank 0)");
   app.footer("Threads per rank: OMP_NUM_THREADS; ddp run divides the cores among its ranks.\n");
   try {
@@ -130,7 +131,7 @@ std::optional<Options> parse_options(int argc, char** argv, const std::string& a
     return std::nullopt;
   }
   if (cap->count() > 0) options.bucket_cap_mb = bucket_cap_mb;
-  options.test = no_test->count() == 0;
+  options.test = !no_test;
   options.ddp = mode == "ddp";
   return options;
 }
