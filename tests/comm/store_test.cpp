@@ -280,6 +280,20 @@ TEST(TCPStoreTest, OverIPv6) {
   EXPECT_CONTAINS(store.describe(), "[::1]:");
 }
 
+// Ranks that end after the server's rank was killed ask the store once more each, and must not hang on it.
+TEST(TCPStoreTest, AGoneServerIsNotWaitedFor) {
+  auto server = std::make_unique<comm::TCPStoreServer>("127.0.0.1");
+  comm::TCPStore store("127.0.0.1", server->port(), milliseconds(5000));
+  server.reset();
+  EXPECT_THROW(store.check("a"), CommError);  // the connection that was there
+  try {
+    store.check("a");
+    FAIL() << "no server, no error";
+  } catch (const TimeoutError& error) {
+    EXPECT_CONTAINS(error.what(), "within 1000 ms: Connection refused");
+  }
+}
+
 TEST(TCPStoreTest, AGoneServerIsAnErrorNotASignal) {
   auto server = std::make_unique<comm::TCPStoreServer>("127.0.0.1");
   const std::uint16_t port = server->port();

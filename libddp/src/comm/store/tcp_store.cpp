@@ -33,7 +33,7 @@ struct TCPStore::Impl {
   std::vector<Descriptor> idle;
 
   std::string where() const { return host_port(host, port); }
-  Descriptor connect(Clock::time_point deadline, std::chrono::milliseconds limit);
+  Descriptor connect(Clock::time_point deadline, std::chrono::milliseconds limit, std::chrono::milliseconds retry);
   Descriptor attempt(const std::vector<Endpoint>& endpoints, Clock::time_point deadline, std::string& reason) const;
   Reply call(Operation operation, std::string_view key, std::span<const std::uint8_t> value, std::int64_t number,
              std::chrono::milliseconds wait);
@@ -58,16 +58,19 @@ Descriptor TCPStore::Impl::attempt(const std::vector<Endpoint>& endpoints, Clock
   return {};
 }
 
-Descriptor TCPStore::Impl::connect(Clock::time_point deadline, std::chrono::milliseconds limit) {
+// One attempt may last to the deadline; refused ones are repeated for `retry`.
+Descriptor TCPStore::Impl::connect(Clock::time_point deadline, std::chrono::milliseconds limit,
+                                   std::chrono::milliseconds retry) {
+  const auto give_up = std::min(deadline, deadline_after(retry));
   const auto endpoints = resolve(host, port, deadline);
   std::string reason;
   auto pause = std::chrono::milliseconds(10);
   while (true) {
     if (Descriptor socket = attempt(endpoints, deadline, reason)) return socket;
     const auto now = Clock::now();
-    DDP_CHECK(now < deadline, TimeoutError, "no connection to the store at ", where(), " within ", limit.count(),
-              " ms: ", reason);
-    std::this_thread::sleep_until(std::min(deadline, now + pause));
+    DDP_CHECK(now < give_up, TimeoutError, "no connection to the store at ", where(), " within ",
+              (now < deadline ? retry : limit).count(), " ms: ", reason);
+    std::this_thread::sleep_until(std::min(give_up, now + pause));
     pause = std::min(pause * 2, std::chrono::milliseconds(200));
   }
 }
@@ -85,7 +88,8 @@ Reply TCPStore::Impl::call(Operation operation, std::string_view key, std::span<
     }
   }
   const auto deadline = deadline_after(wait + kAnswerTime);
-  if (!socket) socket = connect(std::min(deadline, Clock::now() + kAnswerTime), kAnswerTime);
+  // A server that was there and refuses now has gone for good: whoever ends after a failure must not wait for it.
+  if (!socket) socket = connect(std::min(deadline, Clock::now() + kAnswerTime), kAnswerTime, std::chrono::seconds(1));
 
   Bytes request(protocol::kRequestBytes);
   request[0] = static_cast<std::uint8_t>(operation);
@@ -121,7 +125,7 @@ TCPStore::TCPStore(const std::string& host, std::uint16_t port, std::chrono::mil
   impl_->host = checked_host(host);
   impl_->port = port;
   const core::BlockingScope scope("comm::TCPStore::connect", Device::cpu(), where);
-  impl_->idle.push_back(impl_->connect(deadline_after(connect_timeout), connect_timeout));
+  impl_->idle.push_back(impl_->connect(deadline_after(connect_timeout), connect_timeout, connect_timeout));
 }
 
 TCPStore::~TCPStore() = default;
