@@ -84,6 +84,7 @@ std::vector<std::shared_ptr<ProcessGroup>> init_local_groups(const std::vector<D
   }
   const auto hub = std::make_shared<LocalHub>(devices, timeout);
   std::vector<std::shared_ptr<ProcessGroup>> groups;
+  groups.reserve(devices.size());
   for (int rank = 0; rank < hub->size(); ++rank) groups.push_back(std::make_shared<LocalGroup>(hub, rank));
   return groups;
 }
