@@ -50,8 +50,26 @@ macro(ddp_want package found why)
   endif()
 endmacro()
 
+# Debian's package configuration names /usr/lib outright, so a Gloo unpacked elsewhere is found by its files.
+set(DDP_GLOO_LIBRARY "" CACHE INTERNAL "Gloo below DDP_DEPS_DIR, empty for a system one")
 if(NOT DDP_WITH_GLOO STREQUAL OFF)
-  find_package(Gloo CONFIG QUIET)
+  foreach(dir IN LISTS deps_dirs)
+    find_path(gloo_include gloo/allreduce.h PATHS ${dir} ${dir}/usr PATH_SUFFIXES include NO_DEFAULT_PATH NO_CACHE)
+    find_library(gloo_library gloo PATHS ${dir} ${dir}/usr
+      PATH_SUFFIXES lib lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_DEFAULT_PATH NO_CACHE)
+    if(gloo_include AND gloo_library)
+      add_library(gloo SHARED IMPORTED GLOBAL)
+      set_target_properties(gloo PROPERTIES IMPORTED_LOCATION ${gloo_library}
+        INTERFACE_INCLUDE_DIRECTORIES ${gloo_include} INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${gloo_include})
+      set(DDP_GLOO_LIBRARY ${gloo_library} CACHE INTERNAL "")
+      set(Gloo_FOUND ON)
+      set(Gloo_DIR ${dir})
+      break()
+    endif()
+  endforeach()
+  if(NOT Gloo_FOUND)
+    find_package(Gloo CONFIG QUIET)
+  endif()
 endif()
 ddp_want(GLOO "${Gloo_FOUND}" "Gloo was not found (package libgloo-dev; or unpack it below DDP_DEPS_DIR)")
 
