@@ -14,6 +14,9 @@ foreach(dir IN LISTS deps_dirs)
     endif()
   endforeach()
 endforeach()
+if(BUILD_SHARED_LIBS)  # the installed command finds the installed library, wherever both are moved
+  list(PREPEND CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+endif()
 if(deps_dirs)
   # RPATH and not RUNPATH: it also holds for the libraries that a library found there needs in turn.
   add_link_options(-Wl,--disable-new-dtags)
