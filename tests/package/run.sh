@@ -19,7 +19,8 @@ cmake --build "$work/project" >"$work/build.log" || { cat "$work/build.log"; exi
 pc=$(dirname "$(find "$work/prefix" -name ddp.pc)")
 flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs ddp)
 # shellcheck disable=SC2086  # several flags
-${CXX:-c++} "$project/main.cpp" -o "$work/with_pkg_config" $flags
+# pkg-config names no run path; a shared library in a folder of its own needs one.
+${CXX:-c++} "$project/main.cpp" -o "$work/with_pkg_config" $flags -Wl,-rpath,"$(dirname "$pc")"
 
 run() {  # by the installed command on 2 ranks; without Gloo it can only say so
   if grep -qE 'DDP_HAVE_GLOO (ON|TRUE|1)\)' "$(find "$work/prefix" -name ddpConfig.cmake)"; then
