@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "comm/gloo/exchange.h"
 
@@ -63,7 +65,7 @@ bool SharedLane::agree(const Exchange& exchange) {
     const Offer& offer = offers[static_cast<std::size_t>(rank)];
     std::optional<SharedMemory> memory;
     if (rank == exchange.rank()) {
-      memory = std::move(own);
+      memory = std::exchange(own, std::nullopt);
     } else if (offer.descriptor >= 0) {
       memory = SharedMemory::open(offer.process, offer.descriptor, 2 * kAreaBytes, offer.secret);
     }
