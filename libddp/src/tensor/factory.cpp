@@ -7,6 +7,7 @@
 #include "ddp/core/error.h"
 #include "ddp/tensor/tensor.h"
 #include "tensor/copy.h"
+#include "tensor/dispatch.h"
 #include "tensor/host_elements.h"
 #include "tensor/sizes.h"
 #include "tensor/tensor_impl.h"
@@ -49,8 +50,7 @@ Tensor ones(const Dims& sizes, const TensorOptions& options) { return full(sizes
 Tensor arange(std::int64_t n, const TensorOptions& options) {
   DDP_CHECK(n >= 0, InvalidArgument, "arange of ", n, " numbers; allowed: 0 or more");
   const Tensor host = empty({n}, {options.dtype, Device::cpu()});
-  raw::with_type(options.dtype, [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
+  raw::dispatch_all("arange", options.dtype, [&]<class Element>(raw::TypeTag<Element>) {
     auto* data = static_cast<Element*>(host.data());
     for (std::int64_t i = 0; i < n; ++i) data[i] = raw::convert<Element>(i);
   });

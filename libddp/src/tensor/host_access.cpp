@@ -6,6 +6,7 @@
 #include "ddp/core/error.h"
 #include "ddp/tensor/tensor.h"
 #include "tensor/copy.h"
+#include "tensor/dispatch.h"
 #include "tensor/host_elements.h"
 
 namespace ddp {
@@ -21,8 +22,7 @@ Tensor on_host(const Tensor& tensor, const char* what, std::source_location wher
 
 template <class T>
 void read_elements(const Tensor& host, std::vector<T>& values) {
-  raw::with_type(host.dtype(), [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
+  raw::dispatch_all("to_vector", host.dtype(), [&]<class Element>(raw::TypeTag<Element>) {
     const auto* data = static_cast<const Element*>(host.data());
     raw::for_each_offset(host.sizes(), host.strides(),
                          [&](std::int64_t offset) { values.push_back(raw::convert<T>(data[offset])); });
@@ -44,10 +44,11 @@ template <class T>
 T Tensor::item(std::source_location where) const {
   DDP_CHECK(numel() == 1, InvalidArgument, "item() needs one element, the tensor has sizes ", sizes());
   const Tensor host = on_host(*this, "item", where);
-  return raw::with_type(host.dtype(), [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
-    return raw::convert<T>(*static_cast<const Element*>(host.data()));
+  T value{};
+  raw::dispatch_all("item", host.dtype(), [&]<class Element>(raw::TypeTag<Element>) {
+    value = raw::convert<T>(*static_cast<const Element*>(host.data()));
   });
+  return value;
 }
 
 std::string Tensor::to_string() const {
@@ -55,8 +56,7 @@ std::string Tensor::to_string() const {
   constexpr std::size_t kShown = 200;
   std::string text = concat("Tensor(", sizes(), ", ", dtype(), ", ", device(), ", {");
   const Tensor host = on_host(*this, "to_string", std::source_location::current());
-  raw::with_type(dtype(), [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
+  raw::dispatch_all("to_string", dtype(), [&]<class Element>(raw::TypeTag<Element>) {
     // Every element in the digits that its own type has.
     using Shown = std::conditional_t<std::is_class_v<Element>, float,
                                      std::conditional_t<std::is_integral_v<Element>, std::int64_t, Element>>;
@@ -74,16 +74,17 @@ bool equal(const Tensor& a, const Tensor& b, std::source_location where) {
   if (a.sizes() != b.sizes() || a.dtype() != b.dtype()) return false;
   const Tensor host_a = on_host(a, "equal", where);
   const Tensor host_b = on_host(b, "equal", where);
-  return raw::with_type(a.dtype(), [&](auto* type) {
-    using Element = std::remove_pointer_t<decltype(type)>;
+  bool same = false;
+  raw::dispatch_all("equal", a.dtype(), [&]<class Element>(raw::TypeTag<Element>) {
     // The 16-bit floats compare as float, so that NaN differs and -0 equals 0.
     using Compared = std::conditional_t<std::is_class_v<Element>, float, Element>;
     std::vector<Compared> values_a;
     std::vector<Compared> values_b;
     read_elements(host_a, values_a);
     read_elements(host_b, values_b);
-    return values_a == values_b;
+    same = values_a == values_b;
   });
+  return same;
 }
 
 #define DDP_INSTANTIATE(T)                                                  \

@@ -23,30 +23,6 @@ void for_each_offset(const Dims& sizes, const Dims& strides, const Visit& visit)
   }
 }
 
-/// Calls `use` with a typed null pointer for the dtype: `use(static_cast<float*>(nullptr))`.
-template <class Use>
-decltype(auto) with_type(DType dtype, const Use& use) {
-  switch (dtype) {
-    case DType::float32:
-      return use(static_cast<float*>(nullptr));
-    case DType::float64:
-      return use(static_cast<double*>(nullptr));
-    case DType::float16:
-      return use(static_cast<Half*>(nullptr));
-    case DType::bfloat16:
-      return use(static_cast<BFloat16*>(nullptr));
-    case DType::int32:
-      return use(static_cast<std::int32_t*>(nullptr));
-    case DType::int64:
-      return use(static_cast<std::int64_t*>(nullptr));
-    case DType::uint8:
-      return use(static_cast<std::uint8_t*>(nullptr));
-    case DType::boolean:
-      break;
-  }
-  return use(static_cast<bool*>(nullptr));
-}
-
 /// Between any two element types; the 16-bit floats go through float.
 template <class To, class From>
 To convert(From value) {
