@@ -23,4 +23,5 @@
 #include "ddp/parallel/reducer.h"
 #include "ddp/tensor/random.h"
 #include "ddp/tensor/tensor.h"
+#include "ddp/trace/device_span.h"
 #include "ddp/trace/recorder.h"

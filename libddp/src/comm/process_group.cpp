@@ -100,6 +100,8 @@ Work ProcessGroup::start(Collective collective) {
             " is outside [0, ", lanes(), "); see ensure_lanes");
   DDP_CHECK(collective.options.timeout.count() >= 0, InvalidArgument, to_string(collective.kind), ": time-out of ",
             collective.options.timeout.count(), " ms; it must not be negative");
+  DDP_CHECK(collective.op != ReduceOp::average, NotAvailable, to_string(collective.kind), ": average, on backend ",
+            backend());
   const auto elements = unit_elements(collective);
   std::int64_t bytes = 0;
   for (const Tensor& tensor : collective.inputs) bytes += tensor.nbytes();

@@ -96,6 +96,7 @@ ReduceFunction select(DType dtype) {
 ReduceFunction reduce_function(DType dtype, ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
+    case ReduceOp::average:  // divided when the sum is complete
       return select<ReduceOp::sum>(dtype);
     case ReduceOp::min:
       return select<ReduceOp::min>(dtype);

@@ -12,6 +12,8 @@ std::string to_string(ReduceOp op) {
       return "max";
     case ReduceOp::product:
       return "product";
+    case ReduceOp::average:
+      return "average";
   }
   return "?";
 }

@@ -20,6 +20,9 @@ struct Chunk {
   std::int64_t numel = 0;
   std::int64_t step = 1;  // number of this update of this parameter, from 1
   DType dtype = DType::float32;
+  /// In memory of the device, or null. The chunk is left as it is when the word is not 0 at the time of the update
+  /// (see Storage::refusal).
+  const std::uint32_t* refusal = nullptr;
 };
 
 struct SgdParams {

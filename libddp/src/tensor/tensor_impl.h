@@ -23,6 +23,15 @@ class Storage : public RefCounted {
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
+  /// A 32-bit word in memory of the same device, or null. While it is not 0 the contents must not be used: the
+  /// reduction that should have made them failed. Optimisers read it on the device, in stream order, so that the
+  /// host need not wait for it.
+  const std::uint32_t* refusal() const {
+    return refusal_ ? static_cast<const std::uint32_t*>(refusal_->data()) : nullptr;
+  }
+  /// `word` (at least four bytes, kept alive) holds for all views of this storage from now on. Null takes it away.
+  void set_refusal(IntrusivePtr<Storage> word) { refusal_ = std::move(word); }
+
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
@@ -30,6 +39,7 @@ class Storage : public RefCounted {
   bool foreign_ = false;
   std::function<void()> release_;
   std::atomic<std::uint32_t> version_{0};
+  IntrusivePtr<Storage> refusal_;
 };
 
 /// The slot that the autograd room fills: what made a tensor, or where its gradient goes. Opaque here.

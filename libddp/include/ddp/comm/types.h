@@ -7,7 +7,8 @@
 /// Words of collective communication shared by all groups.
 namespace ddp::comm {
 
-enum class ReduceOp : std::uint8_t { sum, min, max, product };
+/// `average`: the sum divided by the number of ranks; floating-point tensors only.
+enum class ReduceOp : std::uint8_t { sum, min, max, product, average };
 std::string to_string(ReduceOp op);
 
 enum class CollectiveKind : std::uint8_t {
