@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/allocator.h"
+#include "core/device_runtime.h"
 
 namespace ddp::test {
 
@@ -16,13 +17,18 @@ inline void poison_pool(Device device = Device::cpu(), std::size_t up_to = 1U <<
     std::size_t bytes;
   };
   std::vector<Block> taken;
+  const std::vector<unsigned char> poison(device.is_cuda() ? up_to * 2 : 0, 0xff);
   const StreamView stream = current_stream(device);
   for (std::size_t octave = 64; octave <= up_to; octave *= 2) {
     for (std::size_t quarter = 0; quarter < 4; ++quarter) {  // the pool's size classes
       const std::size_t bytes = octave + octave / 4 * quarter;
       for (int i = 0; i < blocks; ++i) {
         void* pointer = core::allocate(bytes, stream);
-        std::memset(pointer, 0xff, bytes);
+        if (device.is_cuda()) {
+          core::device_runtime(DeviceType::cuda).copy(pointer, device, poison.data(), Device::cpu(), bytes, stream);
+        } else {
+          std::memset(pointer, 0xff, bytes);
+        }
         taken.push_back({pointer, bytes});
       }
     }
