@@ -32,7 +32,7 @@ tests_of() {  # the last line of the test summary
 
 optimised() { scripts/test.sh --no-install; }
 sanitized() {
-  cmake --preset "$1" && cmake --build --preset "$1" --target all && ctest --preset "$1" --label-regex '.*'
+  cmake --preset "$1" && cmake --build --preset "$1" --target all && ctest --preset "$1-all"
 }
 flavour() {  # flavour NAME OPTION...: another configuration, built and tested
   local folder=build/$1

@@ -88,7 +88,7 @@ std::optional<Options> parse_options(int argc, char** argv, const std::string& a
            }
            options.device = text;
          },
-         "cpu, cpu:N, cuda or cuda:N (default: cpu)")
+         "cpu, cpu:N, cuda or cuda:N (default: cuda:LOCAL_RANK where every rank has a GPU, else cpu)")
       ->type_name("NAME");
   auto* data = add_path(app, "--data", options.data, "DIR",
                         "Folder with the four IDX files of Fashion-MNIST or MNIST, .gz or not (default: DDP_DATA_DIR, "
@@ -109,6 +109,9 @@ std::optional<Options> parse_options(int argc, char** argv, const std::string& a
   bool no_test = false;
   app.add_flag("--no-test", no_test, "Leave out the test accuracy after each epoch");
   add_path(app, "--json", options.json, "FILE", "Write JSON lines to this file (rank 0)");
+  add_path(app, "--trace", options.trace, "DIR",
+           "Record each step and write JSON lines and Chrome traces of all ranks to this folder (open DIR/trace.json "
+           "at ui.perfetto.dev)");
   app.footer("Threads per rank: OMP_NUM_THREADS; ddp run divides the cores among its ranks.\n");
   try {
     app.allow_extras();  // CLI11 would list them from back to front

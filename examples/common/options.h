@@ -20,8 +20,9 @@ struct Options {
   std::uint64_t seed = 1;
   std::optional<double> bucket_cap_mb;
   std::string dtype = "float32";
-  bool test = true;  ///< off with --no-test
-  std::string json;  ///< --json; empty: none
+  bool test = true;   ///< off with --no-test
+  std::string json;   ///< --json; empty: none
+  std::string trace;  ///< --trace; empty: none
 };
 
 /// Reads the command line. Nothing when the program should end now, with `exit_code` (help 0, usage error 2,

@@ -6,6 +6,8 @@
 
 #include "common/reporter.h"
 #include "common/share_sampler.h"
+#include "common/step_timer.h"
+#include "common/trace_files.h"
 
 namespace examples {
 namespace {
@@ -74,7 +76,7 @@ double test_accuracy(const Trainee& trainee, const Data& data, ddp::comm::Proces
 }
 
 Summary summarise(const Options& options, const Trainee& trainee, const ddp::comm::ProcessGroup* group,
-                  ddp::Device device, const std::vector<double>& step_ms) {
+                  ddp::Device device, const StepTimer& timer) {
   Summary summary;
   summary.model = trainee.name;
   summary.mode = options.ddp ? "ddp" : "local";
@@ -84,10 +86,8 @@ Summary summarise(const Options& options, const Trainee& trainee, const ddp::com
   summary.world_size = group != nullptr ? group->size() : 1;
   summary.threads = device.is_cpu() ? ddp::num_threads(device) : 1;
   summary.batch_size = options.batch_size;
-  summary.steps = static_cast<std::int64_t>(step_ms.size());
-  // The first steps warm caches and re-plan the buckets.
-  const std::size_t skipped = step_ms.size() > 20 ? 10 : step_ms.size() / 4;
-  summary.step_ms = median({step_ms.begin() + static_cast<std::ptrdiff_t>(skipped), step_ms.end()});
+  summary.steps = timer.steps();
+  summary.step_ms = timer.typical_ms();
   if (summary.step_ms > 0) {
     summary.samples_per_s = 1000.0 * static_cast<double>(summary.world_size * options.batch_size) / summary.step_ms;
   }
@@ -148,7 +148,8 @@ void run_training(const Options& options, const Trainee& trainee, const std::sha
   const std::int64_t planned = options.epochs * loader.size();
   const std::int64_t last_step = options.steps > 0 ? std::min(options.steps, planned) : planned;
   const int epochs = static_cast<int>((last_step + loader.size() - 1) / loader.size());
-  std::vector<double> step_ms;
+  StepTimer timer(device);
+  const TraceFiles trace(options.trace, group.get());
   std::optional<double> accuracy;
   std::int64_t step = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
@@ -158,26 +159,31 @@ void run_training(const Options& options, const Trainee& trainee, const std::sha
     const ddp::Tensor losses = ddp::zeros({2}, {ddp::DType::float64, device});
     ddp::Tensor loss_sum = ddp::zeros({}, {dtype, device});
     std::int64_t steps_of_epoch = 0;
-    auto step_start = Clock::now();
+    timer.begin_epoch();
+    ddp::trace::begin_step();
     for (const auto& [input, target] : loader) {
       optimizer.zero_grad();
-      const ddp::Tensor loss = ddp::cross_entropy(trainee.forward(ddp::to(input, dtype)), target);
+      ddp::Tensor loss;
+      {
+        const ddp::trace::PhaseSpan span(ddp::trace::SpanKind::forward, device);
+        loss = ddp::cross_entropy(trainee.forward(ddp::to(input, dtype)), target);
+      }
       loss.backward();
       optimizer.step();
       loss_sum.add_(loss.detach());
       ++step;
       ++steps_of_epoch;
-      step_ms.push_back(1000.0 * seconds_since(step_start));
-      step_start = Clock::now();
+      timer.end_step();
+      ddp::trace::begin_step();
       if (reporter.due()) {
-        const double recent = median(
-            {step_ms.end() - std::min<std::ptrdiff_t>(50, static_cast<std::ptrdiff_t>(step_ms.size())), step_ms.end()});
+        const double recent = timer.recent_ms();
         reporter.progress(epoch, epochs, step, last_step, loss_sum.item<double>() / static_cast<double>(steps_of_epoch),
                           1000.0 * static_cast<double>(size * options.batch_size) / recent,
                           static_cast<double>(last_step - step) * recent / 1000.0);
       }
       if (step == last_step) break;
     }
+    timer.end_epoch();
     ddp::slice(losses, 0, 0, 1).copy_(ddp::reshape(loss_sum, {1}));
     ddp::slice(losses, 0, 1, 2).fill_(static_cast<double>(steps_of_epoch));
     sum_over_ranks(group.get(), losses, "training loss");
@@ -185,8 +191,9 @@ void run_training(const Options& options, const Trainee& trainee, const std::sha
     if (options.test) accuracy = test_accuracy(trainee, data, group.get(), device, dtype);
     reporter.epoch({epoch, totals[0] / totals[1], accuracy, seconds_since(epoch_start)});
   }
-  Summary summary = summarise(options, trainee, group.get(), device, step_ms);
+  Summary summary = summarise(options, trainee, group.get(), device, timer);
   summary.test_accuracy = accuracy;
+  trace.write();
   reporter.finish(summary);
 }
 

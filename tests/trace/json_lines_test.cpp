@@ -56,6 +56,7 @@ TEST_F(JsonLinesTest, WritesSpansThenCounters) {
                             {"rank", 3},
                             {"kind", "collective"},
                             {"label", "bucket \"0\"\n\t\\"},
+                            {"track", track_name(host_track())},
                             {"lane", 1},
                             {"step", step},
                             {"begin_ns", 100},
@@ -69,6 +70,22 @@ TEST_F(JsonLinesTest, WritesSpansThenCounters) {
     EXPECT_EQ(lines[2][std::string(name(counter))], total(counter));
   }
   EXPECT_EQ(files(), 1U);  // no temporary file is left
+}
+
+TEST_F(JsonLinesTest, WritesFinishedStepsWithTheirCounters) {
+  const auto path = folder_ / "trace.jsonl";
+  const std::int64_t step = begin_step();
+  count(Counter::collectives, 7);
+  record(SpanKind::exposed, 100, 350);
+  begin_step();
+  write_json_lines(path, 1);
+  const auto lines = read(path);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[1]["event"], "step");
+  EXPECT_EQ(lines[1]["step"], step);
+  EXPECT_EQ(lines[1]["collectives"], 7);
+  EXPECT_EQ(lines[1]["exposed_ns"], 250);
+  EXPECT_FALSE(lines[1].contains("forward_ns"));
 }
 
 TEST_F(JsonLinesTest, ReplacesAnOlderFileAsAWhole) {

@@ -1,6 +1,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/engine.h"
 #include "ddp/tensor/tensor.h"
+#include "ddp/trace/device_span.h"
 
 namespace ddp {
 
@@ -62,6 +63,8 @@ void Tensor::zero_grad() {
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, std::source_location /*where*/) const {
+  check_defined(*this, "backward");
+  const trace::PhaseSpan span(trace::SpanKind::backward, device());
   autograd::run_backward(*this, gradient, retain_graph);
 }
 

@@ -1,7 +1,7 @@
 #include "ddp/optim/adam.h"
 
 #include "ddp/core/error.h"
-#include "ddp/trace/recorder.h"
+#include "ddp/trace/device_span.h"
 #include "optim/table.h"
 
 namespace ddp::optim {
@@ -44,7 +44,7 @@ AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
 AdamW::AdamW(const std::vector<AdamWGroup>& groups) : Adam("AdamW", as_adam(groups), true) {}
 
 void Adam::step() {
-  const trace::ScopedSpan span(trace::SpanKind::optimizer, name_);
+  const trace::PhaseSpan span(trace::SpanKind::optimizer, table().device(0), name_);
   // All tables first: what they refuse must not leave half of the groups updated.
   for (std::size_t g = 0; g < groups_.size(); ++g) table().prepare(g, 2);
   for (std::size_t g = 0; g < groups_.size(); ++g) {

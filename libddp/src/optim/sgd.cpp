@@ -1,7 +1,7 @@
 #include "ddp/optim/sgd.h"
 
 #include "ddp/core/error.h"
-#include "ddp/trace/recorder.h"
+#include "ddp/trace/device_span.h"
 #include "optim/table.h"
 
 namespace ddp::optim {
@@ -29,7 +29,7 @@ SGD::SGD(const std::vector<SGDGroup>& groups) : Optimizer("SGD", parameters_of(g
 }
 
 void SGD::step() {
-  const trace::ScopedSpan span(trace::SpanKind::optimizer, "SGD");
+  const trace::PhaseSpan span(trace::SpanKind::optimizer, table().device(0), "SGD");
   // All tables first: what they refuse must not leave half of the groups updated.
   for (std::size_t g = 0; g < groups_.size(); ++g) table().prepare(g, groups_[g].momentum != 0 ? 1 : 0);
   for (std::size_t g = 0; g < groups_.size(); ++g) {

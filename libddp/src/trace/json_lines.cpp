@@ -1,40 +1,14 @@
-#include <unistd.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 
 #include "ddp/core/error.h"
 #include "ddp/trace/recorder.h"
+#include "trace/output_file.h"
 
 namespace ddp::trace {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-// Removes the temporary file unless it was renamed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
-  ~TemporaryFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-  void keep() { path_.clear(); }
-
- private:
-  std::string path_;
-};
 
 std::string line(const Json& object) {
   // Labels come from the user and may not be valid UTF-8.
@@ -42,8 +16,15 @@ std::string line(const Json& object) {
 }
 
 Json to_json(const Span& span, int rank) {
-  return {{"event", "span"},   {"rank", rank},      {"kind", name(span.kind)},   {"label", span.label},
-          {"lane", span.lane}, {"step", span.step}, {"begin_ns", span.begin_ns}, {"end_ns", span.end_ns}};
+  return {{"event", "span"},
+          {"rank", rank},
+          {"kind", name(span.kind)},
+          {"label", span.label},
+          {"track", track_name(span.track)},
+          {"lane", span.lane},
+          {"step", span.step},
+          {"begin_ns", span.begin_ns},
+          {"end_ns", span.end_ns}};
 }
 
 Json counters_to_json(int rank) {
@@ -56,30 +37,31 @@ Json counters_to_json(int rank) {
   return object;
 }
 
-[[noreturn]] void fail_to_write(const std::string& path, int error) {
-  detail::fail<IoError>("cannot write the trace file '", path, "': ", std::generic_category().message(error));
+Json to_json(const StepRecord& record, int rank) {
+  Json object = {{"event", "step"},         {"rank", rank},
+                 {"step", record.step},     {"begin_ns", record.begin_ns},
+                 {"end_ns", record.end_ns}, {"sampled", record.sampled}};
+  for (int i = 0; i < static_cast<int>(Counter::count_); ++i) {
+    const auto counter = static_cast<Counter>(i);
+    object[std::string(name(counter))] = record.counters[counter];
+  }
+  if (!record.sampled) return object;
+  for (int i = 0; i < static_cast<int>(SpanKind::count_); ++i) {
+    const auto kind = static_cast<SpanKind>(i);
+    if (record[kind] != 0) object[concat(name(kind), "_ns")] = record[kind];
+  }
+  return object;
 }
 
 }  // namespace
 
 void write_json_lines(const std::string& path, int rank) {
-  // Two processes or threads that write one path must not share the temporary name.
-  static constinit std::atomic<unsigned> serial{0};
-  const std::string temporary_path = concat(path, ".tmp.", ::getpid(), ".", serial.fetch_add(1));
-  std::unique_ptr<std::FILE, CloseFile> file(std::fopen(temporary_path.c_str(), "wxe"));
-  if (!file) fail_to_write(path, errno);
-  TemporaryFile temporary(temporary_path);
-
-  const auto put = [&](const Json& object) {
-    const std::string text = line(object);
-    if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size()) fail_to_write(path, errno);
-  };
-  for (const Span& span : spans()) put(to_json(span, rank));
-  put(counters_to_json(rank));
-
-  if (std::fclose(file.release()) != 0) fail_to_write(path, errno);
-  if (std::rename(temporary.path().c_str(), path.c_str()) != 0) fail_to_write(path, errno);
-  temporary.keep();
+  flush();
+  OutputFile file(path);
+  for (const Span& span : spans()) file.put(line(to_json(span, rank)));
+  for (const StepRecord& record : steps()) file.put(line(to_json(record, rank)));
+  file.put(line(counters_to_json(rank)));
+  file.commit();
 }
 
 }  // namespace ddp::trace

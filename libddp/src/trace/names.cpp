@@ -44,6 +44,10 @@ std::string_view name(SpanKind kind) {
       return "optimizer";
     case SpanKind::wait:
       return "wait";
+    case SpanKind::exposed:
+      return "exposed";
+    case SpanKind::host_gap:
+      return "host_gap";
     case SpanKind::user:
       return "user";
     case SpanKind::count_:
