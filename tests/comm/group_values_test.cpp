@@ -43,6 +43,22 @@ Tensor contribution(DType dtype, std::int64_t n, int rank) {
   return even;
 }
 
+// The averages of `contribution` at even and odd places: one division, rounded to the dtype.
+Tensor divided(DType dtype, int size) {
+  const double even = expected(ReduceOp::sum, size, 0);
+  const double odd = expected(ReduceOp::sum, size, 1);
+  const Tensor result = empty({2}, {.dtype = dtype});
+  for (int i = 0; i < 2; ++i) {
+    const double sum = i == 0 ? even : odd;
+    const float quotient = static_cast<float>(sum) / static_cast<float>(size);
+    if (dtype == DType::float64) result.data_ptr<double>()[i] = sum / size;
+    if (dtype == DType::float32) result.data_ptr<float>()[i] = quotient;
+    if (dtype == DType::float16) result.data_ptr<Half>()[i] = Half(quotient);
+    if (dtype == DType::bfloat16) result.data_ptr<BFloat16>()[i] = BFloat16(quotient);
+  }
+  return result;
+}
+
 // Backward must not go on with numbers that a collective has replaced.
 TEST_P(GroupTest, OutputsCountAsChangedInPlace) {
   run([&](int rank, const auto& group) {
@@ -84,6 +100,53 @@ TEST_P(GroupTest, AllReduceEveryDtypeAndOperation) {
         }
       }
     }
+  });
+}
+
+// Sizes meet each way to combine; elements of one tensor divide to different remainders.
+TEST_P(GroupTest, AverageDividesTheSum) {
+  run([&](int rank, const auto& group) {
+    for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+      for (const std::int64_t n : {1, 2, 3, 6, 1030, 9001, 700'003}) {
+        if (n > 10'000 && dtype != DType::float32) continue;
+        const Tensor tensor = contribution(dtype, n, rank);
+        group->all_reduce(tensor, ReduceOp::average).wait();
+        const Tensor wanted = divided(dtype, size());
+        const auto values = tensor.template to_vector<double>();
+        const auto quotients = wanted.template to_vector<double>();
+        for (std::int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(values[static_cast<std::size_t>(i)], quotients[static_cast<std::size_t>(i % 2)])
+              << to_string(dtype) << " of " << n << ", element " << i;
+        }
+      }
+    }
+    const std::vector<Tensor> several{contribution(DType::float32, 5, rank),
+                                      contribution(DType::float32, 20'000, rank)};
+    group->all_reduce_coalesced(several, ReduceOp::average).wait();
+    const auto quotients = divided(DType::float32, size()).template to_vector<float>();
+    for (const Tensor& tensor : several) EXPECT_EQ(tensor.template to_vector<float>()[1], quotients[1]);
+
+    const Tensor rows = matrix(size(), 2, [&](auto r, auto) { return static_cast<float>(rank + 1 + r); });
+    const Tensor mine = numbers(DType::float32, 2, -1);
+    group->reduce_scatter(mine, rows, ReduceOp::average).wait();
+    const auto ranks = static_cast<float>(size());
+    const float sum = ranks * static_cast<float>(rank) + ranks * (ranks + 1) / 2;
+    EXPECT_EQ(mine.template to_vector<float>(), (std::vector<float>{sum / ranks, sum / ranks}));
+  });
+}
+
+TEST_P(GroupTest, AverageTakesFloatingPointOnly) {
+  run([&](int rank, const auto& group) {
+    for (const DType dtype : {DType::int32, DType::int64, DType::uint8, DType::boolean}) {
+      const Tensor tensor = numbers(dtype, 3, 1);
+      const auto text = error_text<InvalidArgument>([&] { group->all_reduce(tensor, ReduceOp::average); });
+      EXPECT_CONTAINS(text, to_string(dtype));
+      EXPECT_EQ(tensor.template to_vector<double>(), (std::vector<double>{1, 1, 1}));
+    }
+    // The refused calls left no trace: the next one meets its counterpart.
+    const Tensor one = numbers(DType::float32, 1, rank);
+    group->all_reduce(one).wait();
+    EXPECT_EQ(one.template to_vector<float>()[0], static_cast<float>(size() * (size() - 1)) / 2);
   });
 }
 

@@ -100,8 +100,9 @@ Work ProcessGroup::start(Collective collective) {
             " is outside [0, ", lanes(), "); see ensure_lanes");
   DDP_CHECK(collective.options.timeout.count() >= 0, InvalidArgument, to_string(collective.kind), ": time-out of ",
             collective.options.timeout.count(), " ms; it must not be negative");
-  DDP_CHECK(collective.op != ReduceOp::average, NotAvailable, to_string(collective.kind), ": average, on backend ",
-            backend());
+  DDP_CHECK(collective.op != ReduceOp::average || is_floating_point(dtype_of_collective(collective)), InvalidArgument,
+            to_string(collective.kind), ": average of ", dtype_of_collective(collective),
+            " tensors; it takes floating-point ones only");
   const auto elements = unit_elements(collective);
   std::int64_t bytes = 0;
   for (const Tensor& tensor : collective.inputs) bytes += tensor.nbytes();

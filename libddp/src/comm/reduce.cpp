@@ -93,6 +93,45 @@ ReduceFunction select(DType dtype) {
 
 }  // namespace
 
+namespace {
+
+template <class T>
+void divide_plain(void* x, std::size_t n, int ranks) {
+  auto* values = static_cast<T*>(x);
+  const auto divisor = static_cast<T>(ranks);
+  for (std::size_t i = 0; i < n; ++i) values[i] = values[i] / divisor;
+}
+
+template <class T>
+void divide_16bit(void* x, std::size_t n, int ranks) {
+  auto* values = static_cast<std::uint16_t*>(x);
+  const auto divisor = static_cast<float>(ranks);
+  float block[kBlock];
+  for (std::size_t at = 0; at < n; at += kBlock) {
+    const std::size_t count = std::min(kBlock, n - at);
+    to_floats<T>(block, values + at, count);
+    for (std::size_t i = 0; i < count; ++i) block[i] = block[i] / divisor;
+    from_floats<T>(values + at, block, count);
+  }
+}
+
+}  // namespace
+
+void divide_elements(DType dtype, void* x, std::size_t n, int ranks) {
+  switch (dtype) {
+    case DType::float32:
+      return divide_plain<float>(x, n, ranks);
+    case DType::float64:
+      return divide_plain<double>(x, n, ranks);
+    case DType::float16:
+      return divide_16bit<Half>(x, n, ranks);
+    case DType::bfloat16:
+      return divide_16bit<BFloat16>(x, n, ranks);
+    default:
+      ddp::detail::fail<InvalidArgument>("no average of ", dtype, " elements");
+  }
+}
+
 ReduceFunction reduce_function(DType dtype, ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:

@@ -7,7 +7,8 @@
 /// Words of collective communication shared by all groups.
 namespace ddp::comm {
 
-/// `average`: the sum divided by the number of ranks; floating-point tensors only.
+/// `average`: the sum divided by the number of ranks; floating-point tensors only, others are an InvalidArgument. On
+/// CPU groups and in-process ones the complete sum is divided; NCCL may scale each number first.
 enum class ReduceOp : std::uint8_t { sum, min, max, product, average };
 std::string to_string(ReduceOp op);
 

@@ -30,6 +30,13 @@ constexpr std::size_t kPackBytes = 4 << 20;
 struct Reduction {
   ReduceFunction function;
   std::size_t element_bytes;
+  DType dtype;
+  bool average;
+
+  // On complete sums only, each element on every rank that combined it.
+  void finish(std::byte* sums, std::size_t n, int ranks) const {
+    if (average) divide_elements(dtype, sums, n, ranks);
+  }
 };
 
 // Peers' contributions lie in `parts`, by rank without this one, `stride` bytes apart. dst may be `own`.
@@ -50,6 +57,7 @@ void combine_in_rank_order(const Exchange& exchange, const Reduction& reduction,
     reduction.function(target, sum, value, n);
     sum = target;
   }
+  reduction.finish(dst, n, exchange.size());
 }
 
 std::size_t place(int peer, int rank) { return static_cast<std::size_t>(peer < rank ? peer : peer - 1); }
@@ -196,6 +204,7 @@ void all_reduce_shared(const Exchange& exchange, const Reduction& reduction, std
       reduction.function(target, sum, value, bytes / width);
       sum = target;
     }
+    reduction.finish(data + at, bytes / width, ranks);
     std::memcpy(mine + at, data + at, bytes);
   }
   combined.arrive();
@@ -224,7 +233,10 @@ void all_reduce_memory(const Exchange& exchange, const Reduction& reduction, std
 
 Reduction reduction_of(const Collective& collective) {
   const DType dtype = dtype_of_collective(collective);
-  return {.function = reduce_function(dtype, collective.op), .element_bytes = size_of(dtype)};
+  return {.function = reduce_function(dtype, collective.op),
+          .element_bytes = size_of(dtype),
+          .dtype = dtype,
+          .average = collective.op == ReduceOp::average};
 }
 
 }  // namespace

@@ -17,6 +17,11 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
+void finish(const Collective& collective, const Tensor& sum, std::size_t ranks) {
+  if (collective.op != ReduceOp::average) return;
+  divide_elements(sum.dtype(), sum.data(), static_cast<std::size_t>(sum.numel()), static_cast<int>(ranks));
+}
+
 void all_reduce(const Works& works) {
   const Collective& first = of(works, 0);
   const auto reduce = reduce_function(dtype_of_collective(first), first.op);
@@ -25,6 +30,7 @@ void all_reduce(const Works& works) {
     for (std::size_t r = 1; r < works.size(); ++r) {
       reduce(sum.data(), sum.data(), of(works, r).outputs[t].data(), static_cast<std::size_t>(sum.numel()));
     }
+    finish(first, sum, works.size());
     for (std::size_t r = 1; r < works.size(); ++r) {
       copy_bytes(bytes_of(of(works, r).outputs[t]), bytes_of(sum), static_cast<std::size_t>(sum.nbytes()));
     }
@@ -63,6 +69,7 @@ void reduce_scatter(const Works& works) {
       reduce(row.data(), row.data(), bytes_of(of(works, from).inputs.front()) + to * bytes,
              static_cast<std::size_t>(row.numel()));
     }
+    finish(first, row, works.size());
   }
 }
 
