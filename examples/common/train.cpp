@@ -115,7 +115,11 @@ std::shared_ptr<ddp::comm::ProcessGroup> make_group(const Options& options) {
     return nullptr;
   }
   ddp::comm::InitOptions init;
-  if (!options.device.empty()) init.device = ddp::Device::parse(options.device);
+  if (options.device == "cuda") {
+    init.backend = "nccl";  // each rank on its own
+  } else if (!options.device.empty()) {
+    init.device = ddp::Device::parse(options.device);
+  }
   return ddp::comm::init_process_group(init);
 }
 

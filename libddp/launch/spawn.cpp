@@ -7,7 +7,9 @@
 #include <random>
 
 #include "ddp/comm/store.h"
+#include "ddp/core/device.h"
 #include "launch/binding.h"
+#include "launch/gpu_sharing.h"
 #include "launch/supervisor.h"
 
 extern char** environ;
@@ -84,11 +86,17 @@ RunResult spawn(const SpawnOptions& options) {
   environment["DDP_RUN_ID"] = make_run_id();
   if (placement.set_threads) environment["OMP_NUM_THREADS"] = std::to_string(placement.threads);
 
+  // Outlives the supervisor, and so the ranks.
+  std::optional<GpuSharing> sharing;
+  if (options.share_gpu) sharing = share_gpus(options.nproc, device_count(DeviceType::cuda));
+
   Supervisor supervisor(options, signals);
   supervisor.note(placement.text);
+  if (sharing) supervisor.note(sharing->text);
   for (int rank = 0; rank < options.nproc; ++rank) {
     Environment own = environment;
     own["RANK"] = own["LOCAL_RANK"] = std::to_string(rank);
+    if (sharing) sharing->add_to(own, rank);
     if (options.adjust_environment) options.adjust_environment(rank, own);
     ChildPlan plan;
     plan.rank = rank;

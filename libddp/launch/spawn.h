@@ -43,6 +43,9 @@ struct SpawnOptions {
   int master_port = 0;
   /// Gives every rank its own share of the cores, unless there are more ranks than cores.
   bool bind = true;
+  /// Lets more ranks than there are GPUs share them: sets what NCCL needs (variables that are set already stay), and
+  /// starts CUDA MPS for the time of the run if none runs. Throws InvalidArgument without a GPU.
+  bool share_gpu = false;
   /// Forwards SIGINT, SIGTERM and SIGHUP of this process to the ranks. These are blocked in the calling
   /// thread meanwhile, so no other thread of the process may have them unblocked.
   bool forward_signals = false;

@@ -66,6 +66,24 @@ void Arguments::required_integer(const std::string& names, int& value, int low, 
   impl_->required.push_back(concat(names, " is missing; allowed: a whole number from ", low, " to ", high));
 }
 
+void Arguments::required_integer_or_word(const std::string& names, int& value, int low, int high,
+                                         const std::string& word, bool& was_word, const std::string& help) {
+  const std::string allowed = concat("a whole number from ", low, " to ", high, ", or ", word);
+  const auto convert = [this, names, &value, low, high, word, &was_word, allowed](const std::string& text) {
+    was_word = text == word;
+    if (was_word) return;
+    int parsed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    if (error != std::errc() || end != text.data() + text.size() || parsed < low || parsed > high) {
+      impl_->fail(concat(names, " is '", text, "'; allowed: ", allowed));
+    }
+    value = parsed;
+  };
+  impl_->required_options.push_back(
+      impl_->app.add_option_function<std::string>(names, convert, help)->type_name(concat("N|", word)));
+  impl_->required.push_back(concat(names, " is missing; allowed: ", allowed));
+}
+
 void Arguments::integer(const std::string& names, int& value, int low, int high, const std::string& help) {
   impl_->ranged(names, value, low, high, help);
 }

@@ -27,6 +27,9 @@ class Arguments {
 
   /// `names` as "-n,--nproc-per-node".
   void required_integer(const std::string& names, int& value, int low, int high, const std::string& help);
+  /// As `required_integer`, or the word `word`, which leaves `value` as it is and sets `was_word`.
+  void required_integer_or_word(const std::string& names, int& value, int low, int high, const std::string& word,
+                                bool& was_word, const std::string& help);
   void integer(const std::string& names, int& value, int low, int high, const std::string& help);
   void number(const std::string& names, double& value, double low, double high, const std::string& help);
   void text(const std::string& names, std::string& value, const std::string& help);

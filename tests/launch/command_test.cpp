@@ -52,7 +52,7 @@ TEST(Command, UsageErrorsAreOneLineAndCode2) {
     EXPECT_EQ(ended.output, "");
     EXPECT_EQ(ended.errors, concat("ddp run: ", text, more));
   };
-  const std::string count = "; allowed: a whole number from 1 to 1024";
+  const std::string count = "; allowed: a whole number from 1 to 1024, or gpu";
   for (const std::string bad : {"0", "-1", "1025", "x", "2x", "2.5", ""}) {
     expect({"--nproc-per-node", bad, "true"}, concat("-n,--nproc-per-node is '", bad, "'", count));
   }

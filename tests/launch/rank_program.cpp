@@ -77,6 +77,15 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   const int rank = rank_number();
   ::prctl(PR_SET_DUMPABLE, 0);  // no core files of deliberate crashes
+  if (mode == "mps") {
+    const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+    const std::string path = std::string(folder != nullptr ? folder : "/nowhere") + "/nvidia-cuda-mps-control.pid";
+    int pid = 0;
+    FILE* file = std::fopen(path.c_str(), "r");
+    if (file != nullptr && std::fscanf(file, "%d", &pid) == 1) say_pid("mps_daemon", pid);
+    if (file != nullptr) std::fclose(file);
+    return 0;
+  }
   if (mode == "env") {
     print_environment();
   } else if (mode == "arguments") {

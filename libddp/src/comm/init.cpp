@@ -34,6 +34,9 @@ Place find_place(const InitOptions& options, const LaunchEnv& env) {
   return {.rank = *rank, .size = *size};
 }
 
+/// Set by the launcher: ranks may be more than GPUs, and take them in turn.
+bool ranks_share_gpus() { return core::env_int("DDP_SHARE_GPU", 0, 1).value_or(0) == 1; }
+
 std::string find_backend(const InitOptions& options, const LaunchEnv& env) {
   constexpr std::array<std::string_view, 2> kBackends{"gloo", "nccl"};
   if (!options.backend.empty()) {
@@ -42,13 +45,25 @@ std::string find_backend(const InitOptions& options, const LaunchEnv& env) {
     return options.backend;
   }
   if (options.device) return options.device->is_cuda() ? "nccl" : "gloo";
-  const int local_ranks = env.local_size.value_or(1);
-  return nccl_is_built() && device_count(DeviceType::cuda) >= local_ranks ? "nccl" : "gloo";
+  const int gpus = device_count(DeviceType::cuda);
+  const bool enough = gpus >= env.local_size.value_or(1) || (gpus > 0 && ranks_share_gpus());
+  return nccl_is_built() && enough ? "nccl" : "gloo";
 }
 
 Device find_device(const InitOptions& options, const std::string& backend, const LaunchEnv& env) {
   const bool nccl = backend == "nccl";
-  const Device device = options.device.value_or(nccl ? Device::cuda(env.local_rank.value_or(0)) : Device::cpu());
+  Device chosen = Device::cpu();
+  if (nccl && !options.device) {
+    const int gpus = device_count(DeviceType::cuda);
+    const int local_rank = env.local_rank.value_or(0);
+    DDP_CHECK(gpus > 0, NotAvailable,
+              "backend nccl: there is no GPU that CUDA can use; backend gloo works on CPU devices");
+    DDP_CHECK(local_rank < gpus || ranks_share_gpus(), InvalidArgument, "LOCAL_RANK is ", local_rank, ", but there ",
+              gpus == 1 ? "is " : "are ", gpus, gpus == 1 ? " GPU" : " GPUs",
+              "; start one rank for each GPU, or let them share: ddp run --share-gpu");
+    chosen = Device::cuda(local_rank % gpus);
+  }
+  const Device device = options.device.value_or(chosen);
   DDP_CHECK(device.is_cuda() == nccl, InvalidArgument, "backend ", backend, " does not work on device ", device,
             nccl ? "; it needs a cuda device" : "; it needs a cpu device");
   return device;
@@ -124,9 +139,9 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, std
   DDP_CHECK(options.timeout.count() > 0, InvalidArgument, "init_process_group: time-out of ", options.timeout.count(),
             " ms; it must be positive");
   const std::string backend = find_backend(options, env);
-  const Device device = find_device(options, backend, env);
   DDP_CHECK(backend != "nccl" || nccl_is_built(), NotAvailable,
             "backend nccl: this build has no NCCL (configure with -DDDP_WITH_CUDA=ON -DDDP_WITH_NCCL=ON)");
+  const Device device = find_device(options, backend, env);
 
   const core::BlockingScope scope("comm::init_process_group", device, where);
   const auto deadline = deadline_after(options.timeout);

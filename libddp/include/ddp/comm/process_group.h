@@ -143,8 +143,9 @@ class ProcessGroup {
 /// How init_process_group makes a group. Unset fields come from the environment: RANK, WORLD_SIZE,
 /// LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (Open MPI's, PMI's and Slurm's are known too).
 struct InitOptions {
-  std::string backend = {};           ///< "gloo" or "nccl"; empty: nccl when every local rank has a GPU, else gloo
-  std::optional<Device> device = {};  ///< default: cuda:LOCAL_RANK for nccl, cpu:0 for gloo
+  std::string backend = {};  ///< "gloo" or "nccl"; empty: nccl when every local rank has a GPU, else gloo
+  std::optional<Device> device =
+      {};  ///< default: cuda:LOCAL_RANK for nccl (in turn where ranks share GPUs), cpu:0 for gloo
   std::optional<int> rank = {};
   std::optional<int> size = {};
   std::shared_ptr<Store> store =
