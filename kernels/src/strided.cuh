@@ -12,23 +12,53 @@
 /// What the element-by-element kernels share: walking N strided arrays of one shape, types, launching.
 namespace ddp::kernels {
 
+/// Division of a number below 2^31 by one that is known before the launch: a multiplication and a shift.
+struct Divisor {
+  std::uint32_t divisor = 1;
+  std::uint32_t multiplier = 1;
+  std::uint32_t shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(std::uint32_t d) : divisor(d) {
+    while ((std::uint64_t{1} << shift) < d) ++shift;
+    multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
+  }
+  __device__ std::uint32_t quotient(std::uint32_t n) const { return (__umulhi(n, multiplier) + n) >> shift; }
+};
+
 /// N arrays of one shape with their dimensions merged where memory allows it: arrays that are contiguous,
 /// or strided alike, become one dimension.
 template <int N>
 struct Walk {
   int rank = 0;
+  bool narrow = true;  // indices fit 31 bits
   std::int64_t count = 1;
   std::int64_t sizes[kMaxRank] = {};
   std::int64_t strides[N][kMaxRank] = {};
+  Divisor divisors[kMaxRank];
 
-  /// False for a shape that cannot be.
-  bool set(const Sizes& shape, const Strided* const (&arrays)[N]) {
+  /// False for a shape that cannot be. With `reorder` dimensions are put in the order of array 0's strides
+  /// (the smallest is innermost; the next arrays break ties) so that more of them merge; the i-th element of
+  /// the walk is then not the i-th in row-major order.
+  bool set(const Sizes& shape, const Strided* const (&arrays)[N], bool reorder = false) {
     if (shape.rank < 0 || shape.rank > kMaxRank) return false;
+    int order[kMaxRank];
+    int dims = 0;
     for (int d = 0; d < shape.rank; ++d) {
       const std::int64_t size = shape.sizes[d];
       if (size < 0) return false;
       count *= size;
       if (size == 1) continue;
+      int at = dims++;
+      while (reorder && at > 0 && inside(arrays, order[at - 1], d)) {
+        order[at] = order[at - 1];
+        --at;
+      }
+      order[at] = d;
+    }
+    for (int i = 0; i < dims; ++i) {
+      const int d = order[i];
+      const std::int64_t size = shape.sizes[d];
       bool merge = rank > 0;
       for (int n = 0; merge && n < N; ++n) merge = strides[n][rank - 1] == size * arrays[n]->strides[d];
       if (merge) {
@@ -38,19 +68,47 @@ struct Walk {
       }
       for (int n = 0; n < N; ++n) strides[n][rank - 1] = arrays[n]->strides[d];
     }
+    finish();
     return true;
+  }
+
+  /// To be called when `count` or `sizes` have changed.
+  void finish() {
+    narrow = count < (std::int64_t{1} << 31);
+    if (!narrow || count == 0) return;
+    for (int d = 1; d < rank; ++d) divisors[d] = Divisor(static_cast<std::uint32_t>(sizes[d]));
   }
 
   __device__ void offsets(std::int64_t i, std::int64_t (&out)[N]) const {
     for (int n = 0; n < N; ++n) out[n] = 0;
-    for (int d = rank - 1; d > 0; --d) {
-      const std::int64_t index = i % sizes[d];
-      i /= sizes[d];
-      for (int n = 0; n < N; ++n) out[n] += index * strides[n][d];
+    if (narrow) {
+      auto rest = static_cast<std::uint32_t>(i);
+      for (int d = rank - 1; d > 0; --d) {
+        const std::uint32_t quotient = divisors[d].quotient(rest);
+        const std::int64_t index = rest - quotient * divisors[d].divisor;
+        rest = quotient;
+        for (int n = 0; n < N; ++n) out[n] += index * strides[n][d];
+      }
+      i = rest;
+    } else {
+      for (int d = rank - 1; d > 0; --d) {
+        const std::int64_t index = i % sizes[d];
+        i /= sizes[d];
+        for (int n = 0; n < N; ++n) out[n] += index * strides[n][d];
+      }
     }
     if (rank > 0) {
       for (int n = 0; n < N; ++n) out[n] += i * strides[n][0];
     }
+  }
+
+ private:
+  /// Whether dimension `a` belongs inside `b`.
+  static bool inside(const Strided* const (&arrays)[N], int a, int b) {
+    for (int n = 0; n < N; ++n) {
+      if (arrays[n]->strides[a] != arrays[n]->strides[b]) return arrays[n]->strides[a] < arrays[n]->strides[b];
+    }
+    return false;
   }
 };
 

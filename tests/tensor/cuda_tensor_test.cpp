@@ -104,11 +104,6 @@ TEST(CudaTensor, RunsOnTheCurrentStream) {
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(1 << 20, 100.0F));
 }
 
-TEST(CudaTensor, WhatIsNotThereYetSaysSo) {
-  const Tensor x = ddp::ones({2}, {DType::float32, kGpu});
-  EXPECT_THROW(ddp::raw::unary(ddp::raw::Unary::exp, x), ddp::NotAvailable);
-}
-
 TEST(CudaTensor, MemoryIsCounted) {
   ddp::reset_peak_memory(kGpu);
   const auto before = ddp::memory_stats(kGpu);

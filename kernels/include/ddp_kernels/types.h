@@ -20,4 +20,14 @@ struct Sizes {
   std::int64_t sizes[kMaxRank] = {};
 };
 
+/// A strided array without its sizes and type, which it shares with others of the call.
+struct Array {
+  void* data = nullptr;
+  Strided strides;
+};
+struct ConstArray {
+  const void* data = nullptr;
+  Strided strides;
+};
+
 }  // namespace ddp::kernels

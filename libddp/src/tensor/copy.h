@@ -26,7 +26,8 @@ Tensor permute(const Tensor& x, const Dims& order);
 Tensor expand(const Tensor& x, const Dims& sizes);
 Tensor slice(const Tensor& x, std::int64_t dim, std::int64_t begin, std::int64_t end, std::int64_t step);
 Tensor cat(const std::vector<Tensor>& parts, std::int64_t dim);
-/// Rows `index` (int64, 1-d) of `x` along dimension 0.
+/// Rows `index` (int64, 1-d) of `x` along dimension 0. An index out of range throws on the CPU; on a GPU its row
+/// is NaN (floating point) or 0.
 Tensor index_rows(const Tensor& x, const Tensor& index);
 
 }  // namespace ddp::raw

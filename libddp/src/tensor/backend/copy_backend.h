@@ -12,7 +12,8 @@ class CopyBackend {
   virtual void fill(const Tensor& x, double /*value*/) { missing("fill_", x); }
   /// Same sizes; converts dtype; the memories do not meet. `source` may have stride 0.
   virtual void copy(const Tensor& destination, const Tensor& /*source*/) { missing("copy_", destination); }
-  /// out[i] = x[index[i]]; x row-major, index int64. Where the device can, an index out of range throws.
+  /// out[i] = x[index[i]]; x row-major, index int64. An index out of range throws on the CPU. A GPU finds it when
+  /// the host has long gone on: there the row becomes NaN (floating point) or 0 (whole numbers, bool).
   virtual void index_rows(const Tensor& /*x*/, const Tensor& /*index*/, const Tensor& out) {
     missing("index_rows", out);
   }

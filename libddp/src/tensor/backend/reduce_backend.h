@@ -16,7 +16,8 @@ class ReduceBackend {
   virtual void max(const Tensor& x, std::size_t /*dim*/, const Tensor& /*values*/, const Tensor& /*indices*/) {
     missing("max", x);
   }
-  /// out is zeroed and row-major; grad and indices have its sizes with 1 at `dim`.
+  /// out is zeroed and row-major; grad and indices have its sizes with 1 at `dim`. An index out of range throws on
+  /// the CPU; on a GPU its gradient goes nowhere, and the first element along `dim` becomes NaN (floating point).
   virtual void scatter_by_index(const Tensor& /*grad*/, const Tensor& /*indices*/, const Tensor& out,
                                 std::size_t /*dim*/) {
     missing("scatter_by_index", out);

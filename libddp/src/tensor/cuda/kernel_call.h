@@ -35,6 +35,10 @@ inline kernels::Strided kernel_strides(const Tensor& x) {
   return result;
 }
 
+/// `x` as an argument with its strides: what a kernel writes, and what it reads.
+inline kernels::Array kernel_array(const Tensor& x) { return {x.data(), kernel_strides(x)}; }
+inline kernels::ConstArray kernel_input(const Tensor& x) { return {x.data(), kernel_strides(x)}; }
+
 /// One launch on the current stream of a device: makes the device current, reports the launch, and turns
 /// its error into DeviceError. `launch(stream)` returns cudaError_t; `what` is a literal.
 template <class Launch>
