@@ -29,7 +29,7 @@ bool is_dense(const Dims& sizes, const Dims& strides) {
 }  // namespace
 
 AccumulateGrad::AccumulateGrad(const Tensor& leaf)
-    : Node(leaf.device()),
+    : Node(leaf.device(), true),
       sizes_(leaf.sizes()),
       strides_(is_dense(leaf.sizes(), leaf.strides()) ? leaf.strides() : contiguous_strides(leaf.sizes())),
       dtype_(leaf.dtype()) {}

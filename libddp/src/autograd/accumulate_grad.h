@@ -18,7 +18,6 @@ class AccumulateGrad final : public Node {
   explicit AccumulateGrad(const Tensor& leaf);
 
   std::string_view name() const override { return "AccumulateGrad"; }
-  bool is_leaf() const override { return true; }
   /// Runs the hooks: the engine calls it when every contribution of this backward is in.
   void apply(std::vector<Tensor>& grads, std::vector<Tensor>& inputs) override;
 

@@ -57,37 +57,102 @@ Pass*& Pass::current() noexcept {
   return pass;
 }
 
+namespace {
+
+// Plain data: a backward may still run while the thread's thread_locals are being destroyed.
+template <class Workspace>
+struct Kept {
+  Workspace* first = nullptr;
+  bool over = false;
+};
+
+}  // namespace
+
+struct Pass::Workspaces {
+  static inline constinit thread_local Kept<Workspace> kept;
+
+  static Workspace* take() {
+    Workspace* one = kept.first;
+    if (one == nullptr) return new Workspace;
+    kept.first = one->next;
+    return one;
+  }
+  static void give_back(Workspace* one) noexcept {
+    struct AtThreadEnd {
+      ~AtThreadEnd() {
+        kept.over = true;
+        while (kept.first != nullptr) delete std::exchange(kept.first, kept.first->next);
+      }
+    };
+    if (kept.over) {
+      delete one;
+      return;
+    }
+    static thread_local AtThreadEnd at_end;
+    static_cast<void>(at_end);
+    one->next = kept.first;
+    kept.first = one;
+  }
+};
+
 Pass::Pass(IntrusivePtr<Node> root, std::uint32_t root_index, Device device, bool retain_graph)
     : id_(next_pass_id()),
       root_(std::move(root)),
       root_index_(root_index),
       retain_graph_(retain_graph),
-      outer_(current()) {
-  lanes_.emplace_back(device);
+      outer_(current()),
+      workspace_(Workspaces::take()),
+      lanes_(workspace_->lanes),
+      visited_(workspace_->visited),
+      callbacks_(workspace_->callbacks) {
   try {
+    add_lane(device);
     count_dependencies();
   } catch (...) {
     for (Node* node : visited_) {
       if (node->slot_.pass.load(std::memory_order_relaxed) == id_) node->slot_.pass.store(0);
     }
+    delete workspace_;
     throw;
   }
 }
 
 Pass::~Pass() {
   // After an error slots are still taken; later passes must find them free and empty.
-  if (!error_) return;
-  for (Node* node : visited_) {
-    PassSlot& slot = node->slot_;
-    if (slot.pass.load(std::memory_order_relaxed) != id_) continue;
-    slot.grads.clear();
-    slot.pending = 0;
-    slot.received = false;
-    slot.pass.store(0, std::memory_order_release);
+  if (error_) {
+    for (Node* node : visited_) {
+      PassSlot& slot = node->slot_;
+      if (slot.pass.load(std::memory_order_relaxed) != id_) continue;
+      slot.grads.clear();
+      slot.pending = 0;
+      slot.received = false;
+      slot.pass.store(0, std::memory_order_release);
+    }
   }
+  // Dropped callbacks may run code of their owners: the workspace is still this pass's meanwhile.
+  callbacks_.clear();
+  visited_.clear();
+  for (std::size_t i = 0; i < num_lanes_; ++i) {
+    Lane& lane = *lanes_[i];
+    lane.heap.clear();
+    lane.grads.clear();
+    lane.inputs.clear();
+    lane.complete.clear();
+  }
+  Workspaces::give_back(workspace_);
+}
+
+void Pass::add_lane(Device device) {
+  if (num_lanes_ == lanes_.size()) lanes_.push_back(std::make_unique<Lane>());
+  Lane& lane = *lanes_[num_lanes_];
+  lane.device = device;
+  lane.stream = current_stream(device);
+  lane.scheduled = false;
+  ++num_lanes_;
 }
 
 bool Pass::claim(Node& node) {
+  if (node.slot_.pass.load(std::memory_order_relaxed) == id_) return false;  // no other thread writes this number
   std::uint64_t free = 0;
   if (node.slot_.pass.compare_exchange_strong(free, id_, std::memory_order_acq_rel)) return true;
   return free != id_ && overflow_.try_emplace(&node).second;
@@ -100,12 +165,11 @@ PassSlot& Pass::slot_of(Node& node) {
 
 std::size_t Pass::lane_of(const Node& node) {
   if (outer_ != nullptr) return 0;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].device == node.device()) return i;
+  for (std::size_t i = 0; i < num_lanes_; ++i) {
+    if (lanes_[i]->device == node.device()) return i;
   }
-  lanes_.emplace_back(node.device());
-  several_ = true;
-  return lanes_.size() - 1;
+  add_lane(node.device());
+  return num_lanes_ - 1;
 }
 
 void Pass::count_dependencies() {
@@ -126,7 +190,7 @@ void Pass::count_dependencies() {
 }
 
 std::unique_lock<std::mutex> Pass::lock() {
-  return several_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+  return several() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
 }
 
 void Pass::fail(std::exception_ptr error) noexcept {
@@ -142,30 +206,30 @@ void Pass::queue_callback(std::function<void()> callback) {
 void Pass::run(Tensor gradient) {
   const PassScope scope(this);
   try {
-    deliver(lanes_[0], *root_, root_index_, std::move(gradient));
+    deliver(*lanes_[0], *root_, root_index_, std::move(gradient));
   } catch (...) {
     fail(std::current_exception());
   }
   run_caller();
   if (error_) std::rethrow_exception(error_);
-  // A callback may queue further ones.
-  while (!callbacks_.empty()) {
-    const std::function<void()> callback = std::move(callbacks_.front());
-    callbacks_.pop_front();
+  // A callback may queue further ones. Each is destroyed when it has run.
+  for (std::size_t i = 0; i < callbacks_.size(); ++i) {
+    const std::function<void()> callback = std::exchange(callbacks_[i], nullptr);
     callback();
   }
 }
 
 void Pass::run_caller() {
-  Lane& lane = lanes_[0];
+  Lane& lane = *lanes_[0];
   for (;;) {
     Node* node = nullptr;
     {
       auto guard = lock();
       const auto workers_idle = [this] {
-        return std::none_of(lanes_.begin(), lanes_.end(), [](const Lane& other) { return other.scheduled; });
+        return std::none_of(lanes_.begin(), lanes_.begin() + static_cast<std::ptrdiff_t>(num_lanes_),
+                            [](const auto& other) { return other->scheduled; });
       };
-      if (several_) {
+      if (several()) {
         changed_.wait(guard, [&] { return (!error_ && !lane.heap.empty()) || workers_idle(); });
       }
       if (error_ || lane.heap.empty()) return;
@@ -182,7 +246,7 @@ void Pass::run_caller() {
 }
 
 void Pass::drain(std::size_t index) noexcept {
-  Lane& lane = lanes_[index];
+  Lane& lane = *lanes_[index];
   const PassScope scope(this);
   std::optional<StreamGuard> stream;
   for (;;) {
@@ -209,11 +273,11 @@ void Pass::drain(std::size_t index) noexcept {
 }
 
 void Pass::push(std::size_t index, Node& node) {
-  Lane& lane = lanes_[index];
+  Lane& lane = *lanes_[index];
   lane.heap.push_back({node.is_leaf() ? std::numeric_limits<std::uint64_t>::max() : node.sequence(), &node});
   std::push_heap(lane.heap.begin(), lane.heap.end());
   if (index == 0) {
-    if (several_) changed_.notify_all();
+    if (several()) changed_.notify_all();
   } else if (!lane.scheduled) {
     wake_worker(lane.device, *this, index);
     lane.scheduled = true;
@@ -249,8 +313,9 @@ void Pass::deliver(Lane& lane, Node& target, std::uint32_t index, Tensor gradien
   const auto guard = lock();
   const std::size_t to = lane_of(target);
   PassSlot& slot = slot_of(target);
-  const bool crosses = &lanes_[to] != &lane;
-  if (crosses && lanes_[to].device.is_cuda() && lane.device.is_cuda()) lanes_[to].stream.wait_for(lane.stream);
+  const Lane& end = *lanes_[to];
+  const bool crosses = &end != &lane;
+  if (crosses && end.device.is_cuda() && lane.device.is_cuda()) end.stream.wait_for(lane.stream);
   if (target.is_leaf()) {
     // From another device, or the root itself: its lane takes it from here.
     slot.grads.push_back(std::move(gradient));
@@ -258,15 +323,9 @@ void Pass::deliver(Lane& lane, Node& target, std::uint32_t index, Tensor gradien
     return;
   }
   if (gradient.defined()) {
-    if (slot.grads.empty()) {
-      if (!lane.spares.empty()) {
-        slot.grads = std::move(lane.spares.back());
-        lane.spares.pop_back();
-      }
-      slot.grads.resize(target.num_results_);
-    }
+    slot.grads.extend(target.num_results_);
     if (crosses && slot.grads[index].defined()) {
-      const StreamGuard stream(lanes_[to].stream);
+      const StreamGuard stream(end.stream);
       add_to(slot.grads[index], std::move(gradient));
     } else {
       add_to(slot.grads[index], std::move(gradient));
@@ -276,12 +335,12 @@ void Pass::deliver(Lane& lane, Node& target, std::uint32_t index, Tensor gradien
 }
 
 void Pass::run_leaf(Lane& lane, Node& node) {
-  std::vector<Tensor> arrived;
+  core::InlineVector<Tensor, 1> arrived;
   {
     const auto guard = lock();
     // Empty when an earlier run of this leaf took several contributions at once and has finished it.
     if (node.slot_.pass.load(std::memory_order_relaxed) != id_ && !overflow_.contains(&node)) return;
-    arrived.swap(slot_of(node).grads);
+    arrived = std::move(slot_of(node).grads);
   }
   bool complete = false;
   for (const Tensor& gradient : arrived) complete = contribute(node, gradient);
@@ -293,11 +352,12 @@ void Pass::run_node(Lane& lane, Node& node) {
     run_leaf(lane, node);
     return;
   }
-  std::vector<Tensor> grads;
+  std::vector<Tensor>& grads = lane.grads;
+  grads.clear();
   {
     const auto guard = lock();
     PassSlot& slot = slot_of(node);
-    grads = std::move(slot.grads);
+    for (Tensor& gradient : slot.grads) grads.push_back(std::move(gradient));
     slot.grads.clear();
     slot.pass.store(0, std::memory_order_release);
   }
@@ -309,14 +369,13 @@ void Pass::run_node(Lane& lane, Node& node) {
     DDP_CHECK(inputs.size() == node.edges_.size(), AutogradError, node.name(), " returned ", inputs.size(),
               " gradients for ", node.edges_.size(), " inputs");
     grads.clear();
-    lane.spares.push_back(std::move(grads));
   }
   if (!retain_graph_) node.release_saved();
 
   // All contributions to leaves first and their hooks after: a hook may run a backward of its own, which must
   // not find memory that has been written and not been counted.
   lane.complete.clear();
-  const auto local = [&](const Node& target) { return !several_ || target.device() == lane.device; };
+  const auto local = [&](const Node& target) { return !several() || target.device() == lane.device; };
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Node* target = node.edges_[i].node.get();
     if (target == nullptr || !target->is_leaf() || !local(*target)) continue;

@@ -1,5 +1,7 @@
 #include "autograd/node.h"
 
+#include <utility>
+
 #include "autograd/accumulate_grad.h"
 #include "core/thread_state.h"
 
@@ -38,32 +40,27 @@ std::uint64_t next_sequence() {
 
 }  // namespace
 
-Node::Node(Device device) : device_(device), sequence_(next_sequence()) {}
+Node::Node(Device device, bool leaf) : device_(device), sequence_(next_sequence()), leaf_(leaf) {}
+
+namespace {
+
+// The nodes whose last reference went while another one was being destroyed on this thread, linked by next_dead_.
+constinit thread_local Node* t_dead = nullptr;
+constinit thread_local bool t_destroying = false;
+
+}  // namespace
 
 Node::~Node() {
-  // Edges whose node dies with them are queued; the outermost destructor on this thread empties the queue.
-  static thread_local std::vector<IntrusivePtr<Node>>* queue = nullptr;
-  if (queue != nullptr) {
-    for (Edge& edge : edges_) {
-      if (edge.node && !edge.node->edges_.empty()) queue->push_back(std::move(edge.node));
-    }
-    return;
-  }
-  bool chained = false;
-  for (const Edge& edge : edges_) {
-    chained = chained || (edge.node && !edge.node->edges_.empty());
-  }
-  if (!chained) return;
-  std::vector<IntrusivePtr<Node>> local;
-  queue = &local;
   for (Edge& edge : edges_) {
-    if (edge.node) local.push_back(std::move(edge.node));
+    if (Node* last = edge.node.release_last()) {
+      last->next_dead_ = t_dead;
+      t_dead = last;
+    }
   }
-  while (!local.empty()) {
-    const IntrusivePtr<Node> last = std::move(local.back());
-    local.pop_back();
-  }
-  queue = nullptr;
+  if (t_destroying) return;  // the outermost destructor destroys them
+  t_destroying = true;
+  while (t_dead != nullptr) delete std::exchange(t_dead, t_dead->next_dead_);
+  t_destroying = false;
 }
 
 void Node::add_edge(const Tensor& input) {
@@ -89,10 +86,10 @@ Destination Node::destination(std::size_t i) const {
   return static_cast<AccumulateGrad*>(target)->next_destination();
 }
 
-void set_history(const Tensor& result, const IntrusivePtr<Node>& node) {
+void set_history(const Tensor& result, IntrusivePtr<Node> node) {
   auto meta = make_intrusive<AutogradMeta>();
-  meta->node = node;
   meta->index = node->num_results_++;
+  meta->node = std::move(node);
   result.impl()->autograd = std::move(meta);
   result.impl()->requires_grad = true;
 }
@@ -119,8 +116,6 @@ bool is_exclusive(const Tensor& tensor) {
          impl.is_contiguous() && !impl.autograd;
 }
 
-Tensor alias(const Tensor& tensor) {
-  return make_view(tensor, tensor.sizes(), tensor.strides(), tensor.storage_offset());
-}
+Tensor alias(const Tensor& tensor) { return make_alias(tensor); }
 
 }  // namespace ddp::autograd

@@ -3,9 +3,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "core/inline_vector.h"
+#include "core/object_pool.h"
 #include "ddp/tensor/tensor.h"
 #include "tensor/tensor_impl.h"
 
@@ -46,16 +49,16 @@ class SavedTensor {
 
 /// The engine's notes on a node during one pass; they live in the node so that a pass needs no table.
 struct PassSlot {
-  std::atomic<std::uint64_t> pass{0};  // the pass that uses the slot, 0: none
-  std::uint32_t pending = 0;           // gradients still to arrive
-  bool received = false;               // leaves: a defined gradient came
-  std::vector<Tensor> grads;           // sums so far, one a result; leaves: contributions from other devices
+  std::atomic<std::uint64_t> pass{0};   // the pass that uses the slot, 0: none
+  std::uint32_t pending = 0;            // gradients still to arrive
+  bool received = false;                // leaves: a defined gradient came
+  core::InlineVector<Tensor, 1> grads;  // sums so far, one a result; leaves: contributions from other devices
 };
 
-class Node : public RefCounted {
+class Node : public RefCounted, public core::Pooled {
  public:
   /// `device`: where the results live and where `apply` runs.
-  explicit Node(Device device);
+  explicit Node(Device device) : Node(device, false) {}
   /// Releases a chain of nodes one after the other, so that a deep graph does not overflow the stack.
   ~Node() override;
 
@@ -67,29 +70,32 @@ class Node : public RefCounted {
   /// Frees saved tensors after a backward without retain_graph.
   virtual void release_saved() {}
   /// True for AccumulateGrad.
-  virtual bool is_leaf() const { return false; }
+  bool is_leaf() const { return leaf_; }
 
   Device device() const { return device_; }
   /// Later recorded operations have higher numbers; backward takes the highest ready one first.
   std::uint64_t sequence() const { return sequence_; }
-  const std::vector<Edge>& edges() const { return edges_; }
+  std::span<const Edge> edges() const { return {edges_.data(), edges_.size()}; }
   std::uint32_t num_results() const { return num_results_; }
   bool needs_input_grad(std::size_t i) const { return static_cast<bool>(edges_[i].node); }
   /// Edge for an input tensor: its maker, its AccumulateGrad, or null.
   void add_edge(const Tensor& input);
 
  protected:
+  Node(Device device, bool leaf);
   /// The place for input i's gradient when that input is a leaf on this node's device; undefined otherwise, and
   /// for all but the first edge to the same leaf (two results written before either is counted would overwrite
   /// each other). Ask in `apply`, shortly before writing. Not using it is allowed.
   Destination destination(std::size_t i) const;
 
  private:
-  friend void set_history(const Tensor& result, const IntrusivePtr<Node>& node);
+  friend void set_history(const Tensor& result, IntrusivePtr<Node> node);
   friend class Pass;
   Device device_;
   std::uint64_t sequence_;
-  std::vector<Edge> edges_;
+  core::InlineVector<Edge, 3> edges_;
+  Node* next_dead_ = nullptr;  // see ~Node
+  const bool leaf_;
   std::uint32_t num_results_ = 0;
   PassSlot slot_;
 };
@@ -103,7 +109,7 @@ class AutogradMeta final : public AutogradMetaBase {
 };
 
 /// Marks `result` as the next result of `node`; it then requires grad.
-void set_history(const Tensor& result, const IntrusivePtr<Node>& node);
+void set_history(const Tensor& result, IntrusivePtr<Node> node);
 
 /// True when grad mode is on and one of the tensors requires grad.
 bool needs_graph(std::initializer_list<const Tensor*> inputs);

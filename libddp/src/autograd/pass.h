@@ -1,9 +1,9 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -42,18 +42,27 @@ class Pass {
     friend bool operator<(const Ready& a, const Ready& b) { return a.priority < b.priority; }
   };
   struct Lane {
-    explicit Lane(Device device) : device(device), stream(current_stream(device)) {}
     Device device;
-    StreamView stream;  // the caller's current one: work of the pass is ordered in it
+    StreamView stream{Device{}};  // the caller's current one: work of the pass is ordered in it
     std::vector<Ready> heap;
     bool scheduled = false;  // a worker has been told and has not come back
     // Scratch of the lane's thread.
+    std::vector<Tensor> grads;
     std::vector<Tensor> inputs;
     std::vector<Tensor> none;
     std::vector<Node*> complete;
-    std::vector<std::vector<Tensor>> spares;
   };
+  /// What grows with the graph. Kept by the calling thread from pass to pass, one for each depth of passes within
+  /// passes, so that a backward like the last one takes no memory.
+  struct Workspace {
+    Workspace* next = nullptr;  // of those kept
+    std::vector<std::unique_ptr<Lane>> lanes;
+    std::vector<Node*> visited;
+    std::vector<std::function<void()>> callbacks;
+  };
+  struct Workspaces;  // those of a thread
 
+  void add_lane(Device device);
   void count_dependencies();
   PassSlot& slot_of(Node& node);
   std::size_t lane_of(const Node& node);
@@ -66,6 +75,7 @@ class Pass {
   bool contribute(Node& leaf, const Tensor& gradient);
   void finish_leaf(Lane& lane, Node& leaf);
   void push(std::size_t lane, Node& node);
+  bool several() const { return num_lanes_ > 1; }
   std::unique_lock<std::mutex> lock();
   void fail(std::exception_ptr error) noexcept;
 
@@ -74,14 +84,15 @@ class Pass {
   const std::uint32_t root_index_;
   const bool retain_graph_;
   Pass* const outer_;
-  bool several_ = false;                          // more than one lane
-  std::deque<Lane> lanes_;                        // [0]: the caller's; a deque, so that lanes keep their place
-  std::vector<Node*> visited_;                    // all nodes of the pass; the root keeps them alive
+  Workspace* const workspace_;
+  std::size_t num_lanes_ = 0;                  // of those in the workspace
+  std::vector<std::unique_ptr<Lane>>& lanes_;  // [0]: the caller's
+  std::vector<Node*>& visited_;                // all nodes of the pass; the root keeps them alive
+  std::vector<std::function<void()>>& callbacks_;
   std::unordered_map<Node*, PassSlot> overflow_;  // nodes whose own slot an outer pass is using
   std::mutex mutex_;
   std::condition_variable changed_;
   std::exception_ptr error_;
-  std::deque<std::function<void()>> callbacks_;
 };
 
 /// Has the persistent worker of `device` call `pass.drain(lane)`. Starts the worker on first use.

@@ -1,4 +1,5 @@
 #include <csignal>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>

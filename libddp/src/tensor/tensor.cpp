@@ -81,8 +81,8 @@ Tensor& Tensor::mul_(const Tensor& other) {
 }
 
 Tensor Tensor::detach() const {
-  const TensorImpl& impl = require(impl_);
-  return make_view(*this, impl.sizes(), impl.strides(), impl.offset());
+  require(impl_);
+  return make_alias(*this);
 }
 
 }  // namespace ddp

@@ -9,15 +9,12 @@ namespace ddp {
 
 template <>
 void IntrusivePtr<TensorImpl>::retain() const noexcept {
-  if (object_ != nullptr) static_cast<const RefCounted*>(object_)->count_.fetch_add(1, std::memory_order_relaxed);
+  if (object_ != nullptr) object_->add_reference();
 }
 
 template <>
 void IntrusivePtr<TensorImpl>::drop() noexcept {
-  if (object_ != nullptr &&
-      static_cast<const RefCounted*>(object_)->count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    delete object_;
-  }
+  if (object_ != nullptr && object_->drop_reference()) delete object_;
 }
 
 Storage::Storage(std::size_t bytes, Device device) : data_(nullptr), bytes_(bytes), stream_(current_stream(device)) {
@@ -64,6 +61,15 @@ TensorImpl::TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, const D
       dtype_(dtype),
       contiguous_(numel_ == 0 || is_row_major(sizes, strides)) {}
 
+TensorImpl::TensorImpl(const TensorImpl& other, Alias)
+    : storage_(other.storage_),
+      sizes_(other.sizes_),
+      strides_(other.strides_),
+      offset_(other.offset_),
+      numel_(other.numel_),
+      dtype_(other.dtype_),
+      contiguous_(other.contiguous_) {}
+
 void* TensorImpl::data() const {
   auto* bytes = static_cast<std::byte*>(storage_->data());
   return bytes == nullptr ? nullptr : bytes + offset_ * static_cast<std::int64_t>(size_of(dtype_));
@@ -78,6 +84,8 @@ void TensorImpl::replace(const TensorImpl& other) {
   dtype_ = other.dtype_;
   contiguous_ = other.contiguous_;
 }
+
+Tensor make_alias(const Tensor& base) { return Tensor(make_intrusive<TensorImpl>(*base.impl(), TensorImpl::Alias{})); }
 
 Tensor make_view(const Tensor& base, const Dims& sizes, const Dims& strides, std::int64_t offset) {
   return Tensor(make_intrusive<TensorImpl>(base.impl()->storage(), sizes, strides, offset, base.dtype()));

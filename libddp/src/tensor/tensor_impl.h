@@ -3,13 +3,14 @@
 #include <atomic>
 #include <functional>
 
+#include "core/object_pool.h"
 #include "ddp/tensor/tensor.h"
 
 namespace ddp {
 
 /// Bytes on a device, shared by all views of them. Owns its block of the caching allocator, or looks at
 /// foreign memory and calls `release` at the end.
-class Storage : public RefCounted {
+class Storage : public RefCounted, public core::Pooled {
  public:
   Storage(std::size_t bytes, Device device);
   Storage(void* foreign, std::size_t bytes, Device device, std::function<void()> release);
@@ -43,12 +44,15 @@ class Storage : public RefCounted {
 };
 
 /// The slot that the autograd room fills: what made a tensor, or where its gradient goes. Opaque here.
-class AutogradMetaBase : public RefCounted {};
+class AutogradMetaBase : public RefCounted, public core::Pooled {};
 
 /// What a Tensor points to.
-class TensorImpl : public RefCounted {
+class TensorImpl : public RefCounted, public core::Pooled {
  public:
+  struct Alias {};
   TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, const Dims& strides, std::int64_t offset, DType dtype);
+  /// The same numbers outside the graph.
+  TensorImpl(const TensorImpl& other, Alias);
 
   const IntrusivePtr<Storage>& storage() const { return storage_; }
   const Dims& sizes() const { return sizes_; }
@@ -76,6 +80,8 @@ class TensorImpl : public RefCounted {
   bool contiguous_ = true;
 };
 
+/// The same tensor outside the graph, as a handle target of its own.
+Tensor make_alias(const Tensor& base);
 /// A tensor over part of `base`'s storage, outside the graph. No check of bounds.
 Tensor make_view(const Tensor& base, const Dims& sizes, const Dims& strides, std::int64_t offset);
 

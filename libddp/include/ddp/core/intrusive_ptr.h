@@ -21,6 +21,11 @@ class RefCounted {
  private:
   template <class T>
   friend class IntrusivePtr;
+  void add_reference() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  /// True when it was the last one. The only owner need not write: nobody else could take part.
+  bool drop_reference() const noexcept {
+    return count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
   mutable std::atomic<std::uint32_t> count_{0};
 };
 
@@ -54,14 +59,20 @@ class IntrusivePtr {
   explicit operator bool() const noexcept { return object_ != nullptr; }
   /// Gives up the reference without dropping it.
   T* release() noexcept { return std::exchange(object_, nullptr); }
+  /// Drops the reference. Where it was the last one, the object is not destroyed but returned, for the caller to
+  /// delete; else null.
+  [[nodiscard]] T* release_last() noexcept {
+    T* object = release();
+    return object != nullptr && object->drop_reference() ? object : nullptr;
+  }
   friend bool operator==(const IntrusivePtr& a, const IntrusivePtr& b) noexcept { return a.object_ == b.object_; }
 
  private:
   void retain() const noexcept {
-    if (object_ != nullptr) object_->count_.fetch_add(1, std::memory_order_relaxed);
+    if (object_ != nullptr) object_->add_reference();
   }
   void drop() noexcept {
-    if (object_ != nullptr && object_->count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete object_;
+    if (object_ != nullptr && object_->drop_reference()) delete object_;
   }
   T* object_ = nullptr;
 };
