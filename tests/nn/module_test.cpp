@@ -138,6 +138,34 @@ TEST(TiedParameter, CountsAndStepsOnce) {
   EXPECT_EQ(value_of(model, "head.w"), 0.0F);
 }
 
+// With few and with many: repeats are found in two ways.
+TEST(TiedParameter, ParametersAreThoseWithNames) {
+  for (const int parts : {3, 40}) {
+    struct Part : Module {
+      Part(const Tensor& own, const Tensor& shared) {
+        register_parameter("own", own);
+        register_parameter("shared", shared);
+        register_parameter("again", shared);
+      }
+    };
+    struct Root : Module {
+      using Module::register_module;
+    } all;
+    const Tensor shared = full({1}, 1);
+    for (int i = 0; i < parts; ++i) {
+      all.register_module(std::to_string(i), std::make_shared<Part>(full({1}, i), shared));
+    }
+    const std::vector<NamedTensor> named = all.named_parameters();
+    const std::vector<Tensor> plain = all.parameters();
+    ASSERT_EQ(plain.size(), static_cast<std::size_t>(parts) + 1);
+    ASSERT_EQ(named.size(), plain.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].is_same(named[i].second)) << i;
+    for (Tensor tensor : plain) tensor.set_grad(full({1}, 3));
+    all.zero_grad();
+    for (const Tensor& tensor : plain) EXPECT_FALSE(tensor.grad().defined());
+  }
+}
+
 TEST(TiedParameter, StaysOneThroughMovesAndLoads) {
   Tied model(1.5);
   model.to(DType::float64);

@@ -9,6 +9,7 @@
 #include "ddp/optim/adam.h"
 #include "ddp/optim/sgd.h"
 #include "support/expect_error.h"
+#include "tensor/tensor_impl.h"
 
 namespace ddp::optim {
 namespace {
@@ -92,6 +93,24 @@ TEST(SGD, LeavesUndefinedGradientsAlone) {
   // b's first update is its first, though it is the optimiser's third step: g = 1 + 2.5, v = g.
   run(optimizer, b, {{1}});
   EXPECT_EQ(b.to_vector<double>(), (Doubles{3.25}));
+}
+
+// The word says, on the device, that the reduction which should have made the gradient failed.
+TEST(SGD, LeavesAParameterWhoseGradientIsRefused) {
+  Tensor refused = parameter({8, -4});
+  Tensor taken = parameter({1, 2});
+  SGD optimizer({refused, taken}, {.lr = 0.5, .momentum = 0.5});
+  const Tensor word = zeros({1}, {DType::int32});
+  for (const int bit : {1, 0}) {
+    refused.set_grad(tensor<double>({2, 2}));
+    taken.set_grad(tensor<double>({2, 2}));
+    refused.grad().impl()->storage()->set_refusal(word.impl()->storage());
+    Tensor(word).fill_(bit);
+    optimizer.step();
+    EXPECT_EQ(refused.to_vector<double>(), bit == 1 ? (Doubles{8, -4}) : (Doubles{7, -5}));
+  }
+  // The same update twice: -1, then -1.5 with the momentum.
+  EXPECT_EQ(taken.to_vector<double>(), (Doubles{-1.5, -0.5}));
 }
 
 TEST(SGD, GroupsHaveTheirOwnOptions) {

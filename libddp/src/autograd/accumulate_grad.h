@@ -80,6 +80,11 @@ class AccumulateGrad final : public Node {
   int running_hooks_ = 0;
 };
 
+/// The accumulator that a tensor has already, null when it has none.
+inline AccumulateGrad* existing_accumulator(const Tensor& tensor) {
+  const AutogradMeta* meta = meta_of(tensor);
+  return meta == nullptr ? nullptr : static_cast<AccumulateGrad*>(meta->accumulator.get());
+}
 /// The accumulator of a leaf that requires grad; made on first use. Throws AutogradError for others.
 IntrusivePtr<AccumulateGrad> accumulator_of(const Tensor& leaf);
 

@@ -13,9 +13,7 @@ std::uint64_t register_gradient_hook(const Tensor& leaf, std::function<void(cons
 
 void remove_gradient_hook(const Tensor& leaf, std::uint64_t id) {
   if (!leaf.defined()) return;
-  const autograd::AutogradMeta* meta = autograd::meta_of(leaf);
-  if (meta == nullptr || !meta->accumulator) return;
-  static_cast<autograd::AccumulateGrad*>(meta->accumulator.get())->remove_hook(id);
+  if (autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(leaf)) accumulator->remove_hook(id);
 }
 
 }  // namespace ddp

@@ -7,12 +7,6 @@ namespace ddp {
 
 namespace {
 
-/// The accumulator that is there, null when there is none.
-autograd::AccumulateGrad* find_accumulator(const Tensor& tensor) {
-  const autograd::AutogradMeta* meta = autograd::meta_of(tensor);
-  return meta == nullptr ? nullptr : static_cast<autograd::AccumulateGrad*>(meta->accumulator.get());
-}
-
 void check_defined(const Tensor& tensor, const char* what) {
   DDP_CHECK(tensor.defined(), InvalidArgument, what, " of an undefined tensor");
 }
@@ -44,7 +38,7 @@ bool Tensor::is_leaf() const {
 
 Tensor Tensor::grad() const {
   check_defined(*this, "grad");
-  const autograd::AccumulateGrad* accumulator = find_accumulator(*this);
+  const autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(*this);
   return accumulator == nullptr ? Tensor() : accumulator->gradient();
 }
 
@@ -59,12 +53,11 @@ void Tensor::set_grad(const Tensor& gradient) {
 
 void Tensor::zero_grad() {
   check_defined(*this, "zero_grad");
-  if (autograd::AccumulateGrad* accumulator = find_accumulator(*this)) accumulator->clear();
+  if (autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(*this)) accumulator->clear();
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, std::source_location /*where*/) const {
-  check_defined(*this, "backward");
-  const trace::PhaseSpan span(trace::SpanKind::backward, device());
+  const trace::PhaseSpan span(trace::SpanKind::backward, defined() ? device() : Device::cpu());
   autograd::run_backward(*this, gradient, retain_graph);
 }
 

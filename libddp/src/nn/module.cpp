@@ -11,6 +11,8 @@
 namespace ddp::nn {
 namespace {
 
+constexpr std::size_t kFew = 64;
+
 /// The tensors of the list, each object once, under its first name.
 std::vector<NamedTensor> without_repeats(const std::vector<NamedTensor>& all) {
   std::unordered_set<const TensorImpl*> seen;
@@ -28,13 +30,8 @@ std::vector<Tensor> tensors_of(const std::vector<NamedTensor>& named) {
   return result;
 }
 
-autograd::AccumulateGrad* existing_accumulator(const Tensor& leaf) {
-  auto* meta = static_cast<autograd::AutogradMeta*>(leaf.impl()->autograd.get());
-  return meta == nullptr ? nullptr : static_cast<autograd::AccumulateGrad*>(meta->accumulator.get());
-}
-
 void check_can_move(const NamedTensor& entry) {
-  const autograd::AccumulateGrad* accumulator = existing_accumulator(entry.second);
+  const autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(entry.second);
   if (accumulator == nullptr) return;
   DDP_CHECK(!accumulator->has_external_destination(), InvalidArgument, "Module::to: the gradient of '", entry.first,
             "' lives in a bucket; move the module before it is wrapped");
@@ -46,7 +43,7 @@ void check_can_move(const NamedTensor& entry) {
 /// anew by the next use; a gradient that is there goes along.
 template <class Convert>
 void swap_in(const Tensor& tensor, const Tensor& moved, const Convert& convert) {
-  const autograd::AccumulateGrad* accumulator = existing_accumulator(tensor);
+  const autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(tensor);
   const Tensor gradient = accumulator == nullptr ? Tensor() : accumulator->gradient();
   tensor.impl()->autograd = nullptr;
   tensor.impl()->replace(*moved.impl());
@@ -77,7 +74,32 @@ std::vector<NamedTensor> Module::named_buffers() const {
   return without_repeats(all);
 }
 
-std::vector<Tensor> Module::parameters() const { return tensors_of(named_parameters()); }
+// Without names: DDP asks for the parameters at every forward.
+void Module::add_parameters(std::vector<Tensor>& all) const {
+  for (const auto& [name, tensor] : parameters_) all.push_back(tensor);
+  for (const auto& [name, child] : children_) child->add_parameters(all);
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> all;
+  all.reserve(kFew);
+  add_parameters(all);
+  std::unordered_set<const TensorImpl*> seen;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto is_same = [&](const Tensor& other) { return other.is_same(all[i]); };
+    const auto begin = all.begin();
+    // A search through few costs less than a table.
+    const bool repeated = all.size() > kFew ? !seen.insert(all[i].impl().get()).second
+                                            : std::any_of(begin, begin + static_cast<std::ptrdiff_t>(kept), is_same);
+    if (repeated) continue;
+    if (kept != i) all[kept] = std::move(all[i]);
+    ++kept;
+  }
+  all.resize(kept);
+  return all;
+}
+
 std::vector<Tensor> Module::buffers() const { return tensors_of(named_buffers()); }
 
 std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::named_children() const { return children_; }
@@ -113,7 +135,8 @@ void Module::train(bool on) {
 }
 
 void Module::zero_grad() {
-  for (Tensor& tensor : parameters()) tensor.zero_grad();
+  for (auto& [name, tensor] : parameters_) tensor.zero_grad();
+  for (const auto& [name, child] : children_) child->zero_grad();
 }
 
 void Module::check_name(const std::string& name) const {

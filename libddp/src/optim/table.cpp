@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "autograd/accumulate_grad.h"
 #include "ddp/autograd/grad_mode.h"
 #include "ddp/core/error.h"
 #include "tensor/copy.h"
@@ -29,7 +30,9 @@ bool is_dense(const Tensor& tensor) {
 }
 
 bool same_layout(const Tensor& a, const Tensor& b) {
-  return a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous());
+  const TensorImpl& first = *a.impl();
+  const TensorImpl& second = *b.impl();
+  return (first.is_contiguous() && second.is_contiguous()) || first.strides() == second.strides();
 }
 
 /// Zeros laid out like `like`, so that element k in memory belongs to element k there.
@@ -63,16 +66,23 @@ Optimizer::Table::Table(std::string name, const std::vector<std::vector<Tensor>>
   }
 }
 
-const void* Optimizer::Table::gradient_of(Entry& entry) {
-  const Tensor gradient = entry.parameter.grad();
-  if (!gradient.defined()) return nullptr;
-  if (same_layout(gradient, entry.parameter)) return gradient.data();
+void Optimizer::Table::put_gradient(Entry& entry, raw::Chunk& chunk) {
+  const autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(entry.parameter);
+  chunk.gradient = nullptr;
+  chunk.refusal = nullptr;
+  if (accumulator == nullptr || !accumulator->valid()) return;
+  const Tensor& gradient = accumulator->memory();
+  chunk.refusal = gradient.impl()->storage()->refusal();
+  if (same_layout(gradient, entry.parameter)) {
+    chunk.gradient = gradient.data();
+    return;
+  }
   if (!entry.scratch.defined() || !same_layout(entry.scratch, entry.parameter) ||
       entry.scratch.device() != gradient.device() || entry.scratch.dtype() != gradient.dtype()) {
     entry.scratch = zeros_in_layout_of(entry.parameter);
   }
   raw::copy_(entry.scratch, gradient);
-  return entry.scratch.data();
+  chunk.gradient = entry.scratch.data();
 }
 
 void Optimizer::Table::fit_states(Entry& entry, std::size_t count) {
@@ -102,7 +112,7 @@ void Optimizer::Table::prepare(std::size_t group, std::size_t states) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     Entry& entry = entries[i];
     raw::Chunk& chunk = groups_[group].chunks[i];
-    chunk.gradient = gradient_of(entry);
+    put_gradient(entry, chunk);
     if (chunk.gradient == nullptr) continue;
     fit_states(entry, states);
     chunk.parameter = entry.parameter.data();

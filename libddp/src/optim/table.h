@@ -42,7 +42,7 @@ class Optimizer::Table {
     std::vector<Entry> entries;
     std::vector<raw::Chunk> chunks;
   };
-  const void* gradient_of(Entry& entry);
+  void put_gradient(Entry& entry, raw::Chunk& chunk);
   void fit_states(Entry& entry, std::size_t count);
 
   std::string name_;

@@ -69,6 +69,7 @@ class Module {
 
  private:
   void add_child(const std::string& name, std::shared_ptr<Module> module);
+  void add_parameters(std::vector<Tensor>& all) const;
   void check_name(const std::string& name) const;
   template <class Convert>
   void convert(const Convert& convert);

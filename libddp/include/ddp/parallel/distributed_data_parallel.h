@@ -126,6 +126,7 @@ class DistributedDataParallel {
   decltype(auto) operator()(Args&&... args) {
     core_->before_forward();
     auto result = module_->forward(std::forward<Args>(args)...);
+    if (core_->reducer() == nullptr) return result;  // alone, or nothing to train
     std::vector<Tensor*> outputs;
     detail::collect(outputs, result);
     core_->after_forward(outputs);

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <vector>
 
 #include "core/thread_pool.h"
 #include "tensor/backend/foreach_backend.h"
 #include "tensor/backend/reduce_backend.h"
 #include "tensor/cpu/element.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/strided_loop.h"
 #include "tensor/dispatch.h"
 
@@ -14,26 +14,30 @@ namespace ddp::raw {
 
 namespace {
 
+using cpu::Scratch;
+
 // Calls work(item, begin, end) so that the items' elements, laid end to end, are shared evenly by the threads.
 template <class Item, class Count, class Work>
 void for_pieces(Device device, std::span<const Item> items, Count count, Work work) {
-  std::vector<std::int64_t> ends;
-  ends.reserve(items.size());
+  const Scratch<std::int64_t> ends(static_cast<std::int64_t>(items.size()), device);
   std::int64_t total = 0;
-  for (const Item& item : items) ends.push_back(total += count(item));
+  for (std::size_t i = 0; i < items.size(); ++i) ends.data()[i] = total += count(items[i]);
   core::parallel_for(device, total, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-    auto at = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
+    auto at = std::upper_bound(ends.data(), ends.data() + items.size(), begin) - ends.data();
     while (begin < end) {
       const std::int64_t start = at == 0 ? 0 : ends[at - 1];
       const std::int64_t stop = std::min(end, ends[at]);
-      if (begin < stop) work(items[at], begin - start, stop - start);
+      if (begin < stop) work(items[static_cast<std::size_t>(at)], begin - start, stop - start);
       begin = std::max(begin, stop);
       ++at;
     }
   });
 }
 
-std::int64_t active_count(const Chunk& chunk) { return chunk.gradient == nullptr ? 0 : chunk.numel; }
+std::int64_t active_count(const Chunk& chunk) {
+  const bool refused = chunk.refusal != nullptr && *chunk.refusal != 0;
+  return chunk.gradient == nullptr || refused ? 0 : chunk.numel;
+}
 
 template <class T>
 struct Typed {
