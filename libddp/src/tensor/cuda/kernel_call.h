@@ -39,6 +39,12 @@ inline kernels::Strided kernel_strides(const Tensor& x) {
 inline kernels::Array kernel_array(const Tensor& x) { return {x.data(), kernel_strides(x)}; }
 inline kernels::ConstArray kernel_input(const Tensor& x) { return {x.data(), kernel_strides(x)}; }
 
+/// Tells the observer of one launch.
+inline void report_launch(const char* what, Device device) {
+  const core::Observer* observer = core::observer();
+  if (observer != nullptr && observer->launch != nullptr) observer->launch(what, device);
+}
+
 /// One launch on the current stream of a device: makes the device current, reports the launch, and turns
 /// its error into DeviceError. `launch(stream)` returns cudaError_t; `what` is a literal.
 template <class Launch>
@@ -48,8 +54,7 @@ void launch_kernel(const char* what, Device device, const Launch& launch) {
   if (error != cudaSuccess) [[unlikely]] {
     core::cuda::fail_cuda(error, what, __FILE__, __LINE__);
   }
-  const core::Observer* observer = core::observer();
-  if (observer != nullptr && observer->launch != nullptr) observer->launch(what, device);
+  report_launch(what, device);
 }
 
 }  // namespace ddp::raw
