@@ -7,15 +7,6 @@
 #include "ddp/trace/recorder.h"
 
 namespace ddp::comm {
-namespace {
-
-// The watchdog ends a late collective; waiting threads do so themselves only when it could not.
-constexpr std::chrono::milliseconds kGrace{500};
-// For whoever works on the memory of a failed collective to let go of it. Backends wake them at once.
-constexpr std::chrono::seconds kReleaseGrace{5};
-
-}  // namespace
-
 std::exception_ptr to_exception(const Failure& failure) {
   return failure.timeout ? std::make_exception_ptr(TimeoutError(failure.text))
                          : std::make_exception_ptr(CommError(failure.text));
@@ -84,6 +75,8 @@ std::shared_ptr<GroupCore> AsyncWork::core() const {
   const std::lock_guard lock(mutex_);
   return core_;
 }
+
+void AsyncWork::mark_started() { started_ns_ = trace::now_ns(); }
 
 bool AsyncWork::begin() {
   const std::lock_guard lock(mutex_);

@@ -25,8 +25,8 @@ Clock::time_point deadline_after(std::chrono::milliseconds timeout);
 
 class GroupCore;
 
-/// One collective of a CPU group on its way.
-class AsyncWork final : public WorkState {
+/// One collective on its way. As it is: of a CPU group, whose executor says when it has ended; StreamWork for devices.
+class AsyncWork : public WorkState {
  public:
   AsyncWork(Collective collective, std::chrono::milliseconds timeout, std::shared_ptr<GroupCore> core);
 
@@ -39,6 +39,9 @@ class AsyncWork final : public WorkState {
   std::int64_t ended_ns() const override;
 
   // --- for backends ---
+  /// Looks whether it is over, where that shows on a device, and then finishes it. True when it has ended. Does not
+  /// block. Throws DeviceError when the device is in trouble.
+  virtual bool settle() { return is_completed(); }
   /// Null once ended.
   std::shared_ptr<GroupCore> core() const;
   const Collective& collective() const { return collective_; }
@@ -54,6 +57,18 @@ class AsyncWork final : public WorkState {
   bool fail(Failure failure);
   /// The time until the deadline, at least one millisecond.
   std::chrono::milliseconds remaining() const;
+
+ protected:
+  /// The watchdog ends a late collective; waiting threads do so themselves only when it could not.
+  static constexpr std::chrono::milliseconds kGrace{500};
+  /// For whoever works on the memory of a failed collective to let go of it. Backends wake them at once.
+  static constexpr std::chrono::seconds kReleaseGrace{5};
+  std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
+  // Under the lock:
+  bool ended() const { return ended_; }
+  const Failure* failure() const { return failed_ ? &failure_ : nullptr; }
+  std::condition_variable& condition() { return ended_condition_; }
+  void mark_started();
 
  private:
   const Collective collective_;

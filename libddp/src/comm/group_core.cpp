@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kLateAfter{500};
 constexpr std::chrono::milliseconds kLook{250};
+// A group with nothing outstanding is looked at once more after this time before the watchdog forgets about it.
+constexpr std::chrono::milliseconds kIdleLook{200};
+constexpr std::size_t kMany = 16;
 
 // Short limits still leave time to ask around before they pass.
 std::chrono::milliseconds late_after(const AsyncWork& work) { return std::min(kLateAfter, work.timeout() / 3); }
@@ -22,23 +25,33 @@ std::string in_collective(const Collective& collective, int rank, int size, cons
 GroupCore::GroupCore(int rank, int size, std::chrono::milliseconds timeout)
     : rank_(rank), size_(size), timeout_(timeout) {}
 
+std::chrono::milliseconds GroupCore::timeout_of(const Collective& collective) const {
+  return collective.options.timeout.count() > 0 ? collective.options.timeout : timeout_;
+}
+
 std::shared_ptr<AsyncWork> GroupCore::issue(Collective collective, Watchdog& watchdog) {
-  const auto timeout = collective.options.timeout.count() > 0 ? collective.options.timeout : timeout_;
+  const auto timeout = timeout_of(collective);
   auto work = std::make_shared<AsyncWork>(std::move(collective), timeout, shared_from_this());
-  bool first = false;
+  admit(work, watchdog);
+  return work;
+}
+
+void GroupCore::admit(const std::shared_ptr<AsyncWork>& work, Watchdog& watchdog) {
+  bool wake = false;
   {
     const std::lock_guard lock(mutex_);
     if (death_) {
       work->fail({.timeout = false,
                   .text = in_collective(work->collective(), rank_, size_,
                                         concat("the group is unusable since: ", death_->text))});
-      return work;
+      return;
     }
-    first = outstanding_.empty();
+    // A short limit is looked at from its start on.
+    wake = unwatched_ || (outstanding_.empty() && work->timeout() < kIdleLook * 10);
+    unwatched_ = false;
     outstanding_.push_back(work);
   }
-  if (first) watchdog.wake();
-  return work;
+  if (wake) watchdog.wake();
 }
 
 void GroupCore::forget(const AsyncWork& work) {
@@ -88,6 +101,7 @@ void GroupCore::die(const Failure& failure) {
                 .text = in_collective(work->collective(), rank_, size_,
                                       concat("ended because the group failed: ", failure.text))});
   }
+  bury(std::move(pending));
   on_death(failure);
 }
 
@@ -99,6 +113,12 @@ bool GroupCore::dead() const {
 std::string GroupCore::death_reason() const {
   const std::lock_guard lock(mutex_);
   return death_ ? death_->text : std::string();
+}
+
+std::shared_ptr<AsyncWork> GroupCore::oldest() const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::min_element(outstanding_, {}, [](const auto& work) { return work->issued(); });
+  return found == outstanding_.end() ? nullptr : *found;
 }
 
 void GroupCore::drain() noexcept {
@@ -118,12 +138,47 @@ void GroupCore::drain() noexcept {
   }
 }
 
+void GroupCore::settle_outstanding() {
+  std::vector<std::shared_ptr<AsyncWork>> works;
+  {
+    const std::lock_guard lock(mutex_);
+    works = outstanding_;
+  }
+  try {
+    for (const auto& work : works) work->settle();
+  } catch (const Error& error) {
+    die({.timeout = false, .text = concat("rank ", rank_, " of ", size_, ": ", error.what())});
+  }
+}
+
+void GroupCore::settle_many() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (outstanding_.size() < kMany) return;
+  }
+  settle_outstanding();
+}
+
 Clock::time_point GroupCore::poll(Clock::time_point now) noexcept {
+  if (look_every().count() > 0) {
+    settle_outstanding();
+    if (const auto failure = dead() ? std::nullopt : found_failure()) die(*failure);
+  }
   std::vector<std::shared_ptr<AsyncWork>> expired;
   std::vector<std::shared_ptr<AsyncWork>> late;
   auto next = Clock::time_point::max();
   {
     const std::lock_guard lock(mutex_);
+    if (outstanding_.empty()) {
+      if (unwatched_ || idle_) {
+        unwatched_ = true;
+        return next;
+      }
+      idle_ = true;
+      return now + kIdleLook;
+    }
+    idle_ = false;
+    if (look_every().count() > 0) next = now + look_every();
     for (const auto& work : outstanding_) {
       const auto late_at = work->issued() + late_after(*work);
       if (work->deadline() <= now) {

@@ -165,7 +165,17 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, std
     // The interface over which the store was reached is one that the other ranks can reach.
     address = source_address_towards(master.host, master.port, deadline);
   }
-  if (backend == "nccl") return make_nccl_group(place.rank, place.size, device, meeting.store, options.timeout, where);
+  const bool serves_store = !own_store && place.rank == 0 && !store_is_external();
+  if (backend == "nccl") {
+    return make_nccl_group({.rank = place.rank,
+                            .size = place.size,
+                            .device = device,
+                            .store = meeting.store,
+                            .timeout = options.timeout,
+                            .serves_store = serves_store,
+                            .check_collectives = options.check_collectives},
+                           where);
+  }
   return make_gloo_group(
       {.rank = place.rank,
        .size = place.size,
@@ -174,7 +184,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options, std
        .timeout = options.timeout,
        .address = address,
        .interface = core::env_string("GLOO_SOCKET_IFNAME").value_or(""),
-       .serves_store = !own_store && place.rank == 0 && !store_is_external(),
+       .serves_store = serves_store,
        .check_collectives = options.check_collectives,
        .shared_memory = options.shared_memory && core::env_int("DDP_SHARED_MEMORY", 0, 1).value_or(1) == 1},
       where);

@@ -30,26 +30,35 @@ DType dtype_of_collective(const Collective& collective) {
   return DType::uint8;
 }
 
-std::string describe(const Collective& collective) {
-  // A message has two ends with different kinds; both must read the same.
-  std::string text = is_point_to_point(collective.kind) ? "message" : to_string(collective.kind);
-  if (is_reduction(collective.kind)) text += concat("(", collective.op, ")");
-  if (is_rooted(collective.kind)) text += concat("(root ", collective.root, ")");
-  if (collective.kind == CollectiveKind::barrier) return text;
+Outline outline(const Collective& collective) {
+  Outline result{
+      .kind = collective.kind, .op = collective.op, .dtype = dtype_of_collective(collective), .root = collective.root};
   const auto elements = unit_elements(collective);
-  text += " of ";
-  if (elements.size() == 1) {
-    text += std::to_string(elements.front());
-  } else {
-    constexpr std::size_t kShown = 8;
-    text += concat(elements.size(), " tensors [");
-    for (std::size_t i = 0; i < std::min(elements.size(), kShown); ++i) {
-      text += concat(i == 0 ? "" : ", ", elements[i]);
-    }
-    text += elements.size() > kShown ? ", ...]" : "]";
-  }
-  return text + concat(" x ", name(dtype_of_collective(collective)));
+  result.tensors = elements.size();
+  std::copy_n(elements.begin(), std::min(elements.size(), result.elements.size()), result.elements.begin());
+  return result;
 }
+
+std::string describe(const Outline& outline) {
+  // A message has two ends with different kinds; both must read the same.
+  std::string text = is_point_to_point(outline.kind) ? "message" : to_string(outline.kind);
+  if (is_reduction(outline.kind)) text += concat("(", outline.op, ")");
+  if (is_rooted(outline.kind)) text += concat("(root ", outline.root, ")");
+  if (outline.kind == CollectiveKind::barrier) return text;
+  text += " of ";
+  if (outline.tensors == 1) {
+    text += std::to_string(outline.elements.front());
+  } else {
+    text += concat(outline.tensors, " tensors [");
+    for (std::size_t i = 0; i < std::min(outline.tensors, outline.elements.size()); ++i) {
+      text += concat(i == 0 ? "" : ", ", outline.elements[i]);
+    }
+    text += outline.tensors > outline.elements.size() ? ", ...]" : "]";
+  }
+  return text + concat(" x ", name(outline.dtype));
+}
+
+std::string describe(const Collective& collective) { return describe(outline(collective)); }
 
 std::string title(const Collective& collective) {
   std::string text = to_string(collective.kind);

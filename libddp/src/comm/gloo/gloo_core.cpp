@@ -37,19 +37,10 @@ class RendezvousStore final : public gloo::rendezvous::Store {
   const Clock::time_point deadline_;
 };
 
-constexpr std::chrono::milliseconds kLongestPause{4000};
-// After a failure, for the peers to read the reason before this process and the store in it may end.
-constexpr std::chrono::milliseconds kLinger{1000};
-
-std::string list_of(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += concat(text.empty() ? "rank " : ", rank ", rank);
-  return text;
-}
-
 }  // namespace
 
-GlooCore::GlooCore(const GlooConfig& config) : GroupCore(config.rank, config.size, config.timeout), config_(config) {}
+GlooCore::GlooCore(const GlooConfig& config)
+    : StoreCore(config.rank, config.size, config.timeout, config.store, config.serves_store), config_(config) {}
 
 void GlooCore::connect(std::shared_ptr<gloo::transport::Device> device) {
   // On a thread of our own: Gloo's I/O thread inherits its signal mask, and a write to a vanished peer must not
@@ -121,135 +112,18 @@ std::vector<int> GlooCore::lost_peers() {
 
 Failure GlooCore::explain(const Collective& collective, const std::string& transport_text) {
   std::string text = "the transport failed";
-  if (const auto lost = lost_peers(); !lost.empty()) text = concat("lost the connection to ", list_of(lost));
+  if (const auto lost = lost_peers(); !lost.empty()) text = concat("lost the connection to ", list_of_ranks(lost));
   // A peer that gave up says why before it closes its connections.
-  try {
-    if (store().check("error")) text += concat("; first error: ", store().get_text("error", std::chrono::seconds(1)));
-  } catch (const Error&) {
-    // The store may have gone with the peer.
-  }
+  if (const std::string first = first_error(); !first.empty()) text += concat("; first error: ", first);
   return {.timeout = false, .text = in_collective(collective, rank(), size(), concat(text, " [", transport_text, "]"))};
 }
 
-std::string GlooCore::late_key(const Collective& collective) const {
-  if (!is_point_to_point(collective.kind)) {
-    return concat("late/", collective.options.lane, "/", collective.sequence, "/");
-  }
-  const bool sending = collective.kind == CollectiveKind::send;
-  return concat("late/message/", sending ? rank() : collective.root, "-", sending ? collective.root : rank(), "/",
-                collective.tag, "/", collective.sequence, "/");
-}
-
-std::vector<int> GlooCore::partners(const Collective& collective) const {
-  if (is_point_to_point(collective.kind)) return {collective.root};
-  std::vector<int> peers;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) peers.push_back(peer);
-  }
-  return peers;
-}
-
-std::string GlooCore::missing(const AsyncWork& work) {
-  const std::lock_guard lock(late_mutex_);
-  const auto found = late_.find(late_key(work.collective()));
-  if (found == late_.end() || !found->second.published) return {};
-  std::vector<int> absent;
-  for (const int peer : partners(work.collective())) {
-    if (!found->second.arrived.contains(peer)) absent.push_back(peer);
-  }
-  return absent.empty() ? "; all ranks have arrived, the data has not" : concat("; not arrived: ", list_of(absent));
-}
-
-void GlooCore::on_late(const std::shared_ptr<AsyncWork>& work) {
-  const auto watchdog = watchdog_.lock();
-  if (!watchdog) return;
-  const auto now = Clock::now();
-  const std::lock_guard lock(late_mutex_);
-  // What has ended since leaves no entry behind.
-  for (auto it = late_.begin(); it != late_.end();) {
-    const auto other = it->second.work.lock();
-    if (it->second.talking || (other && !other->is_completed())) {
-      ++it;
-      continue;
-    }
-    watchdog->talk([self = shared_from_this(), this, key = concat(it->first, rank())] {
-      try {
-        store().erase(key);
-      } catch (const Error&) {
-        // Without a store there is nothing to tidy up.
-      }
-    });
-    it = late_.erase(it);
-  }
-  Late& late = late_[late_key(work->collective())];
-  if (late.talking || now < late.next_talk) return;
-  late.work = work;
-  late.talking = true;
-  watchdog->talk([self = shared_from_this(), this, work] { talk_about(work); });
-}
-
-void GlooCore::talk_about(const std::shared_ptr<AsyncWork>& work) {
-  const std::string key = late_key(work->collective());
-  const std::string mine = describe(work->collective());
-  std::set<int> arrived;
-  std::string difference;
-  bool published = false;
+void GlooCore::disconnect() noexcept {
+  if (!context_) return;
   try {
-    if (!work->is_completed()) {
-      store().set_text(concat(key, rank()), mine);
-      published = true;
-      for (const int peer : partners(work->collective())) {
-        const std::string peer_key = concat(key, peer);
-        if (!store().check(peer_key)) continue;
-        arrived.insert(peer);
-        const std::string theirs = store().get_text(peer_key, std::chrono::seconds(1));
-        if (theirs != mine && difference.empty()) {
-          difference = concat("the ranks differ: rank ", peer, " called ", theirs, ", rank ", rank(), " called ", mine);
-        }
-      }
-    }
-  } catch (const Error&) {
-    // The deadline holds without the store; only the names of missing ranks are lost.
-  }
-  {
-    const std::lock_guard lock(late_mutex_);
-    Late& late = late_[key];
-    late.talking = false;
-    late.published = late.published || published;
-    late.arrived.merge(arrived);
-    late.next_talk = Clock::now() + late.pause;
-    late.pause = std::min(late.pause * 2, kLongestPause);
-  }
-  if (!difference.empty()) {
-    const Failure failure{.timeout = false, .text = in_collective(work->collective(), rank(), size(), difference)};
-    work->fail(failure);
-    die(failure);
-  }
-}
-
-void GlooCore::publish_death(const std::string& text) {
-  try {
-    const Bytes bytes(text.begin(), text.end());
-    store().set_if_absent("error", bytes);
-  } catch (const Error&) {
-    // The peers then only see the connection go.
-  }
-  if (context_) {
-    try {
-      context_->closeConnections();
-    } catch (const std::exception&) {
-      // Already closed.
-    }
-  }
-  try {
-    std::int64_t told = store().add("error/told", 1);
-    const auto until = Clock::now() + kLinger;
-    while (config_.serves_store && told < size() && Clock::now() < until) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      told = store().add("error/told", 0);
-    }
-  } catch (const Error&) {
-    // Nobody can ask any more.
+    context_->closeConnections();
+  } catch (const std::exception&) {
+    // Already closed.
   }
 }
 
@@ -262,12 +136,7 @@ void GlooCore::on_death(const Failure& failure) {
       buffer->abortWaitSend();
     }
   }
-  if (const auto watchdog = watchdog_.lock()) {
-    watchdog->talk([self = shared_from_this(), this, text = failure.text] { publish_death(text); });
-  } else {
-    // The caller has woken up and dropped the group already; this thread is one that the watchdog waits for.
-    publish_death(failure.text);
-  }
+  StoreCore::on_death(failure);
 }
 
 }  // namespace ddp::comm

@@ -167,6 +167,7 @@ class GlooGroup final : public ProcessGroup {
       collective.sequence = ++counters[{collective.root, collective.tag}];
     }
     Lane& lane = message ? messenger() : *lanes_[static_cast<std::size_t>(collective.options.lane)];
+    core_->note_call(collective);
     auto work = core_->issue(std::move(collective), *watchdog_);
     if (!work->is_completed()) lane.push(work);
     return Work(std::move(work));

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "comm/split_plan.h"
+#include "core/device_runtime.h"
 #include "ddp/comm/process_group.h"
 
 namespace ddp::comm {
@@ -27,6 +28,7 @@ class LocalGroup final : public ProcessGroup {
     } else {
       core_->drain();
     }
+    core_->let_go();
     watchdog_->remove(core_.get());
   }
 
@@ -49,12 +51,25 @@ class LocalGroup final : public ProcessGroup {
 
  protected:
   Work launch(Collective collective) override {
+    if (hub_->on_device()) return launch_on_device(std::move(collective));
     auto work = core_->issue(std::move(collective), *watchdog_);
     if (!work->is_completed()) hub_->arrive(rank(), work);
     return Work(std::move(work));
   }
 
  private:
+  Work launch_on_device(Collective collective) {
+    const auto timeout = core_->timeout_of(collective);
+    auto work = std::make_shared<StreamWork>(std::move(collective), timeout, core_, device());
+    auto ready = std::make_shared<Event>(device());
+    ready->record(current_stream(device()));
+    work->set_ready(std::move(ready));
+    core_->admit(work, *watchdog_);
+    core_->settle_many();
+    if (!work->is_completed()) hub_->arrive(rank(), work);
+    return Work(std::move(work));
+  }
+
   const std::shared_ptr<LocalHub> hub_;
   const std::shared_ptr<Watchdog> watchdog_;
   const std::shared_ptr<LocalCore> core_;
@@ -79,8 +94,9 @@ std::vector<std::shared_ptr<ProcessGroup>> init_local_groups(const std::vector<D
                                                              std::chrono::milliseconds timeout) {
   DDP_CHECK(!devices.empty(), InvalidArgument, "init_local_groups: no devices were given");
   for (const Device device : devices) {
-    DDP_CHECK(device.is_cpu(), NotAvailable, "init_local_groups: ", device,
-              "; this build has the in-process group for CPU devices only");
+    core::check_device(device);
+    DDP_CHECK(device.type == devices.front().type, InvalidArgument, "init_local_groups: ", devices.front(), " and ",
+              device, " in one group; all ranks must be on CPU devices, or all on CUDA ones");
   }
   const auto hub = std::make_shared<LocalHub>(devices, timeout);
   std::vector<std::shared_ptr<ProcessGroup>> groups;

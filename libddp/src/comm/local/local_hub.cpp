@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <thread>
 
 #include "comm/local/local_group.h"
 #include "comm/signature.h"
@@ -9,6 +11,31 @@ namespace ddp::comm {
 std::string LocalCore::missing(const AsyncWork& work) { return hub_->missing(work); }
 
 void LocalCore::on_death(const Failure& failure) { hub_->die(failure); }
+
+std::chrono::milliseconds LocalCore::look_every() const {
+  return std::chrono::milliseconds(hub_->on_device() ? 50 : 0);
+}
+
+void LocalCore::bury(std::vector<std::shared_ptr<AsyncWork>> works) {
+  if (!hub_->on_device()) return;
+  const std::lock_guard lock(buried_mutex_);
+  buried_.insert(buried_.end(), std::make_move_iterator(works.begin()), std::make_move_iterator(works.end()));
+}
+
+void LocalCore::let_go() noexcept {
+  constexpr std::chrono::seconds kPatience{5};
+  std::vector<std::shared_ptr<AsyncWork>> buried;
+  {
+    const std::lock_guard lock(buried_mutex_);
+    buried.swap(buried_);
+  }
+  const auto until = Clock::now() + kPatience;
+  for (const auto& work : buried) {
+    while (!static_cast<const StreamWork&>(*work).released() && Clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
 
 LocalHub::LocalHub(std::vector<Device> devices, std::chrono::milliseconds timeout)
     : devices_(std::move(devices)), timeout_(timeout), cores_(devices_.size()) {}
@@ -87,6 +114,10 @@ void LocalHub::finish(const std::vector<std::shared_ptr<AsyncWork>>& works, cons
     for (const auto& work : works) work->fail({.timeout = false, .text = failure});
     return;
   }
+  if (on_device()) {
+    finish_on_device(works);
+    return;
+  }
   // All, without a short cut: each must be told to end.
   std::size_t begun = 0;
   for (const auto& work : works) begun += work->begin() ? 1 : 0;
@@ -106,6 +137,30 @@ void LocalHub::finish(const std::vector<std::shared_ptr<AsyncWork>>& works, cons
       work->end();
     }
   }
+}
+
+StreamView LocalHub::stream_of(const Collective& collective) {
+  const int key = is_point_to_point(collective.kind) ? -1 : collective.options.lane;
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(key);
+  if (found != streams_.end()) return found->second;
+  return streams_.emplace(key, Stream(devices_.front(), StreamPriority::high)).first->second;
+}
+
+void LocalHub::finish_on_device(const std::vector<std::shared_ptr<AsyncWork>>& works) {
+  std::string problem;
+  if (std::ranges::any_of(works, [](const auto& work) { return work->is_completed(); })) {
+    problem = "the group was aborted meanwhile";
+  } else {
+    try {
+      run_on_device(works, stream_of(works.front()->collective()));
+      return;
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+  }
+  die({.timeout = false, .text = problem});
+  for (const auto& work : works) work->fail({.timeout = false, .text = problem});
 }
 
 std::string LocalHub::missing(const AsyncWork& work) {

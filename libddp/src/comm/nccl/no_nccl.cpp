@@ -5,9 +5,7 @@ namespace ddp::comm {
 
 bool nccl_is_built() { return false; }
 
-std::shared_ptr<ProcessGroup> make_nccl_group(int /*rank*/, int /*size*/, Device /*device*/,
-                                              std::shared_ptr<Store> /*store*/, std::chrono::milliseconds /*timeout*/,
-                                              std::source_location /*where*/) {
+std::shared_ptr<ProcessGroup> make_nccl_group(const NcclConfig& /*config*/, std::source_location /*where*/) {
   ddp::detail::fail<NotAvailable>(
       "backend nccl: this build has no NCCL (configure with -DDDP_WITH_CUDA=ON -DDDP_WITH_NCCL=ON); backend gloo works "
       "on CPU devices");
