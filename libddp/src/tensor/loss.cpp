@@ -41,9 +41,9 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target, Red
                                  double label_smoothing) {
   check_classes("cross_entropy", logits, target);
   check_smoothing("cross_entropy", label_smoothing);
-  CrossEntropyResult result{empty({}, logits.options()), log_softmax(logits, 1)};
+  CrossEntropyResult result{empty({}, logits.options()), empty(logits.sizes(), logits.options())};
   loss_backend(logits.device())
-      .cross_entropy(result.log_probs, contiguous(target), reduction, label_smoothing, result.loss);
+      .cross_entropy(contiguous(logits), contiguous(target), reduction, label_smoothing, result.log_probs, result.loss);
   return result;
 }
 

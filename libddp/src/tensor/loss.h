@@ -19,17 +19,19 @@ struct CrossEntropyResult {
   Tensor log_probs;  // [N, C], saved for backward
 };
 /// logits [N, C], target [N] int64 in [0, C); label smoothing e: target distribution (1-e)*onehot + e/C. A
-/// label out of range throws InvalidArgument naming value, row and range (CPU: at the call).
+/// label out of range throws InvalidArgument naming value, row and range on the CPU; on a GPU, where asking would
+/// block the host, the loss becomes NaN.
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
                                  double label_smoothing);
-/// grad is the one-element gradient of the loss.
+/// grad is the one-element gradient of the loss. On a GPU the row of a label out of range is NaN.
 Tensor cross_entropy_grad(const Tensor& grad, const Tensor& log_probs, const Tensor& target, Reduction reduction,
                           double label_smoothing);
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction);
 /// d loss / d x; the gradient for target is its negative.
 Tensor mse_loss_grad(const Tensor& grad, const Tensor& x, const Tensor& target, Reduction reduction);
 
-/// Rows of weight [V, D] at index (int64, any sizes) -> [sizes of index, D].
+/// Rows of weight [V, D] at index (int64, any sizes) -> [sizes of index, D]. An index out of range throws on the
+/// CPU; on a GPU its row is NaN, and in the gradient it adds to no row.
 Tensor embedding(const Tensor& weight, const Tensor& index);
 Tensor embedding_grad(const Tensor& grad, const Tensor& index, const Dims& weight_sizes, const Tensor& out = {},
                       bool accumulate = false);

@@ -114,7 +114,8 @@ Tensor layer_norm(const Tensor& x, const Dims& normalized, const Tensor& weight 
                   double eps = 1e-5);
 /// Zeroes with probability p and scales the rest by 1/(1-p); the input itself when `training` is false.
 Tensor dropout(const Tensor& x, double p, bool training = true, Generator* generator = nullptr);
-/// Rows of weight [V, D] at index (int64) -> [.., D].
+/// Rows of weight [V, D] at index (int64) -> [.., D]. An index out of range throws InvalidArgument on the CPU; on a
+/// GPU it gives a row of NaN (docs/errors.md).
 Tensor embedding(const Tensor& index, const Tensor& weight);
 
 // --- softmax and losses ---
@@ -125,7 +126,8 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;
 };
-/// logits [N, C], target [N] int64 in [0, C). A label out of range throws InvalidArgument.
+/// logits [N, C], target [N] int64 in [0, C). A label out of range throws InvalidArgument on the CPU; on a GPU,
+/// where asking would block the host, it makes the loss NaN, and the gradient of its row (docs/errors.md).
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 

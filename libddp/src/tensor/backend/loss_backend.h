@@ -6,13 +6,15 @@
 namespace ddp::raw {
 
 /// All tensors of a call are row-major and on one device; sizes fit. Zero elements are possible: the mean over
-/// nothing is NaN, the sum 0.
+/// nothing is NaN, the sum 0. Labels are checked where that needs no wait (CPU); a backend that cannot ask makes
+/// the loss NaN, and the gradient of the label's row, and touches no memory for it.
 class LossBackend {
  public:
   virtual ~LossBackend() = default;
-  /// From log-probabilities [n, c] to the one-element loss. Checks the labels where that needs no wait.
-  virtual void cross_entropy(const Tensor& /*log_probs*/, const Tensor& /*target*/, Reduction /*reduction*/,
-                             double /*label_smoothing*/, const Tensor& loss) {
+  /// From logits [n, c] to log-probabilities [n, c], saved for the gradient, and from them the one-element loss:
+  /// one call, so that a backend can make it one launch.
+  virtual void cross_entropy(const Tensor& /*logits*/, const Tensor& /*target*/, Reduction /*reduction*/,
+                             double /*label_smoothing*/, const Tensor& /*log_probs*/, const Tensor& loss) {
     missing("cross_entropy", loss);
   }
   virtual void cross_entropy_grad(const Tensor& /*grad*/, const Tensor& /*log_probs*/, const Tensor& /*target*/,

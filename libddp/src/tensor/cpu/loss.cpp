@@ -3,6 +3,7 @@
 
 #include "core/thread_pool.h"
 #include "tensor/backend/loss_backend.h"
+#include "tensor/backend/softmax_backend.h"
 #include "tensor/cpu/element.h"
 #include "tensor/cpu/lane_sum.h"
 #include "tensor/cpu/scratch.h"
@@ -36,8 +37,8 @@ double reduced(double sum, std::int64_t count, Reduction reduction) {
 std::int64_t rows_per_piece(std::int64_t columns) { return std::max<std::int64_t>(1, 8192 / (columns + 1)); }
 
 template <class T>
-void cross_entropy_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction, double smoothing,
-                        const Tensor& loss) {
+void cross_entropy_loss(const Tensor& logits, const Tensor& target, Reduction reduction, double smoothing,
+                        const Tensor& log_probs, const Tensor& loss) {
   const std::int64_t rows = log_probs.size(0);
   const std::int64_t classes = log_probs.size(1);
   const T* from = log_probs.data_ptr<T>();
@@ -46,6 +47,7 @@ void cross_entropy_loss(const Tensor& log_probs, const Tensor& target, Reduction
     DDP_CHECK(label[i] >= 0 && label[i] < classes, InvalidArgument, "cross_entropy: label ", label[i], " in row ", i,
               "; allowed: 0 to ", classes - 1);
   }
+  if (logits.numel() != 0) cpu_softmax().softmax(logits, {rows, classes, 1}, true, log_probs);
   const double sum =
       sum_of_pieces(loss.device(), rows, rows_per_piece(classes), [&](std::int64_t begin, std::int64_t end) {
         double part = 0;
@@ -127,10 +129,10 @@ std::int64_t correct_rows(const Tensor& logits, const Tensor& target) {
 
 class CpuLoss final : public LossBackend {
  public:
-  void cross_entropy(const Tensor& log_probs, const Tensor& target, Reduction reduction, double label_smoothing,
-                     const Tensor& loss) override {
-    dispatch_floating("cross_entropy", log_probs.dtype(), [&]<class T>(TypeTag<T>) {
-      cross_entropy_loss<T>(log_probs, target, reduction, label_smoothing, loss);
+  void cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction, double label_smoothing,
+                     const Tensor& log_probs, const Tensor& loss) override {
+    dispatch_floating("cross_entropy", logits.dtype(), [&]<class T>(TypeTag<T>) {
+      cross_entropy_loss<T>(logits, target, reduction, label_smoothing, log_probs, loss);
     });
   }
   void cross_entropy_grad(const Tensor& grad, const Tensor& log_probs, const Tensor& target, Reduction reduction,
