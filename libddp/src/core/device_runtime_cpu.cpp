@@ -18,7 +18,7 @@ class CpuRuntime final : public DeviceRuntime {
   void synchronize_stream(StreamView) override {}
   void synchronize_device(Device) override {}
   void* create_event(Device, bool) override { return nullptr; }
-  void destroy_event(Device, void*) noexcept override {}
+  void destroy_event(Device, void*, bool) noexcept override {}
   void record_event(void*, StreamView) override {}
   void wait_event(StreamView, void*) override {}
   bool event_complete(void*) override { return true; }
@@ -32,8 +32,16 @@ class CpuRuntime final : public DeviceRuntime {
   }
   void deallocate(Device, void* pointer, std::size_t) noexcept override { ::operator delete(pointer, kAlignment); }
 
-  void copy(void* destination, Device, const void* source, Device, std::size_t bytes, StreamView) override {
+  void* allocate_pinned(std::size_t) override {
+    detail::fail<NotAvailable>("pinned host memory comes from the CUDA runtime");
+  }
+  void deallocate_pinned(void*) noexcept override {}
+  PointerInfo describe(const void*) override { return {}; }
+
+  bool copy(void* destination, Device, const void* source, Device, std::size_t bytes, StreamView,
+            std::source_location) override {
     if (bytes > 0) std::memmove(destination, source, bytes);
+    return false;
   }
   void fill_zero(void* destination, std::size_t bytes, StreamView) override {
     if (bytes > 0) std::memset(destination, 0, bytes);

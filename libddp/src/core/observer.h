@@ -23,7 +23,8 @@ struct Observer {
 const Observer* observer() noexcept;
 void set_observer(const Observer* observer) noexcept;
 
-/// Measures one host-blocking call and reports it at the end of the scope.
+/// Measures one host-blocking call and reports it at the end of the scope. A scope inside another of the same thread
+/// is part of the same call and reports nothing.
 class BlockingScope {
  public:
   BlockingScope(const char* what, Device device, std::source_location where) noexcept;

@@ -35,7 +35,7 @@ void StreamView::wait(const Event& event) const {
     event.synchronize();  // work that follows on the CPU follows on the host
     return;
   }
-  if (event.device().is_cpu()) return;  // complete once recorded
+  if (event.device().is_cpu() || !event.was_recorded()) return;  // on a CPU: complete once recorded
   core::device_runtime(device_.type).wait_event(*this, event.native());
 }
 
@@ -70,23 +70,27 @@ Stream::~Stream() {
   if (owned_) core::device_runtime(view_.device().type).destroy_stream(view_.device(), view_.native());
 }
 
-Event::Event(Device device, bool timing) : device_(device) {
+Event::Event(Device device, bool timing) : device_(device), timing_(timing) {
   core::check_device(device);
   native_ = core::device_runtime(device.type).create_event(device, timing);
 }
 
 Event::Event(Event&& other) noexcept
-    : device_(other.device_), native_(std::exchange(other.native_, nullptr)), host_ns_(other.host_ns_) {}
+    : device_(other.device_),
+      timing_(other.timing_),
+      native_(std::exchange(other.native_, nullptr)),
+      host_ns_(other.host_ns_) {}
 
 Event& Event::operator=(Event&& other) noexcept {
   std::swap(device_, other.device_);
+  std::swap(timing_, other.timing_);
   std::swap(native_, other.native_);
   std::swap(host_ns_, other.host_ns_);
   return *this;
 }
 
 Event::~Event() {
-  if (native_ != nullptr) core::device_runtime(device_.type).destroy_event(device_, native_);
+  if (native_ != nullptr) core::device_runtime(device_.type).destroy_event(device_, native_, timing_);
 }
 
 void Event::record(StreamView stream) {

@@ -45,7 +45,7 @@ void set_num_threads(int n, Device device = Device::cpu());
 /// Blocks the host until everything queued on the device is done. A no-op for CPU devices.
 void synchronize(Device device, std::source_location where = std::source_location::current());
 
-/// Bytes handed out by the device's caching allocator.
+/// Bytes handed out by the device's caching allocator. Exact, whatever the number of threads.
 struct MemoryStats {
   std::int64_t in_use = 0;              ///< bytes of live blocks
   std::int64_t peak = 0;                ///< highest `in_use` since the last reset_peak_memory
@@ -57,7 +57,11 @@ struct MemoryStats {
 MemoryStats memory_stats(Device device);
 /// Makes `peak` start again from the present `in_use`.
 void reset_peak_memory(Device device);
-/// Returns cached, unused blocks to the system.
-void release_cached_memory(Device device);
+/// Returns cached, unused blocks to the system. Blocks the host on CUDA.
+void release_cached_memory(Device device, std::source_location where = std::source_location::current());
+
+/// The same for page-locked host memory (TensorOptions::pinned), which all devices share.
+MemoryStats pinned_memory_stats();
+void release_cached_pinned_memory(std::source_location where = std::source_location::current());
 
 }  // namespace ddp

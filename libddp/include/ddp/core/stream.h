@@ -24,7 +24,7 @@ class StreamView {
   /// The cudaStream_t, or null on a CPU device.
   constexpr CUstream_st* native() const { return native_; }
 
-  /// Later work of this stream waits for the event. Does not block the host.
+  /// Later work of this stream waits for the event; nothing happens for one never recorded. Does not block the host.
   void wait(const Event& event) const;
   /// Later work of this stream waits for the work `other` has so far. Does not block the host.
   void wait_for(StreamView other) const;
@@ -40,7 +40,9 @@ class StreamView {
 
 enum class StreamPriority : std::uint8_t { normal, high };
 
-/// Owns a stream. Move only. Destroying it does not block; queued work still runs.
+/// Owns a stream. Move only. Destroying it does not block; queued work still runs. The device's stream is kept and
+/// may serve a later Stream once it is idle. (A stream of your own that is used through a StreamView should outlive
+/// the tensors made on it; before you destroy it, `release_cached_memory` returns what is cached for it.)
 class Stream {
  public:
   explicit Stream(Device device, StreamPriority priority = StreamPriority::normal);
@@ -59,7 +61,7 @@ class Stream {
   bool owned_ = false;
 };
 
-/// A point in a stream. Move only.
+/// A point in a stream. Move only. Cheap to make and to drop: the device's events are used again.
 class Event {
  public:
   /// `timing` keeps the device time of the point (see `milliseconds_since`).
@@ -79,10 +81,12 @@ class Event {
   void synchronize(std::source_location where = std::source_location::current()) const;
   /// Device time between two recorded, complete timing events, in milliseconds. On CPU: host time of record.
   double milliseconds_since(const Event& earlier) const;
+  bool was_recorded() const { return host_ns_ != 0; }
   void* native() const { return native_; }
 
  private:
   Device device_;
+  bool timing_ = false;
   void* native_ = nullptr;
   std::int64_t host_ns_ = 0;
 };

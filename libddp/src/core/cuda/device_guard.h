@@ -8,7 +8,8 @@
 namespace ddp::core::cuda {
 
 /// Makes a device the calling thread's current one until the end of the scope. Costs one thread-local
-/// read when it already is.
+/// read when it already is. A thread whose earlier device has no context stays on the new one: going back would make
+/// one there, some hundred megabytes on a GPU that the process may have no part in.
 class DeviceGuard {
  public:
   explicit DeviceGuard(Device device) {
@@ -19,12 +20,14 @@ class DeviceGuard {
     }
   }
   ~DeviceGuard() {
-    if (changed_) cudaSetDevice(previous_);
+    if (changed_) restore(previous_);
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
+  static void restore(int previous) noexcept;
+
   int previous_ = 0;
   bool changed_ = false;
 };

@@ -13,7 +13,7 @@ class NoCudaRuntime final : public DeviceRuntime {
   void synchronize_stream(StreamView) override { refuse(); }
   void synchronize_device(Device) override { refuse(); }
   void* create_event(Device, bool) override { refuse(); }
-  void destroy_event(Device, void*) noexcept override {}
+  void destroy_event(Device, void*, bool) noexcept override {}
   void record_event(void*, StreamView) override { refuse(); }
   void wait_event(StreamView, void*) override { refuse(); }
   bool event_complete(void*) override { refuse(); }
@@ -21,7 +21,10 @@ class NoCudaRuntime final : public DeviceRuntime {
   double milliseconds_between(void*, void*) override { refuse(); }
   void* allocate(Device, std::size_t) override { refuse(); }
   void deallocate(Device, void*, std::size_t) noexcept override {}
-  void copy(void*, Device, const void*, Device, std::size_t, StreamView) override { refuse(); }
+  void* allocate_pinned(std::size_t) override { refuse(); }
+  void deallocate_pinned(void*) noexcept override {}
+  PointerInfo describe(const void*) override { return {}; }
+  bool copy(void*, Device, const void*, Device, std::size_t, StreamView, std::source_location) override { refuse(); }
   void fill_zero(void*, std::size_t, StreamView) override { refuse(); }
 
  private:
