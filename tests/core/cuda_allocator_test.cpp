@@ -138,10 +138,11 @@ TEST_F(CudaAllocator, BetweenTheLaunchesOfAGroupOnlyCachedBlocksComeAndGo) {
     const ddp::core::NoDeviceAllocation scope("a group");
     ddp::core::deallocate(ddp::core::allocate(5000, stream), 5000, stream);
     ddp::core::deallocate_pinned(ddp::core::allocate_pinned(5000), 5000, {});
+    // 77 MiB round to the next size class, 78 MiB.
     ddp::test::expect_error<ddp::InvalidArgument>([&] { ddp::core::allocate(std::size_t{77} << 20, stream); },
-                                                  {"80740352 bytes of cuda:0", "'a group'"});
+                                                  {"81788928 bytes of cuda:0", "'a group'"});
     ddp::test::expect_error<ddp::InvalidArgument>([] { ddp::core::allocate_pinned(std::size_t{77} << 20); },
-                                                  {"80740352 bytes of pinned host memory", "'a group'"});
+                                                  {"81788928 bytes of pinned host memory", "'a group'"});
     const std::int64_t blocked = blocking_calls();
     ddp::release_cached_memory(kGpu);  // what goes back waits for the end of the scope
     EXPECT_EQ(blocking_calls(), blocked + 1);
