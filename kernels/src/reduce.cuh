@@ -32,7 +32,8 @@ struct Mapping {
       constexpr std::int64_t kMany = 2048;  // results: enough for all of the device with a warp each
       lanes = power_of_two((elements + 3) / 4, results >= kMany ? 32 : kReduceThreads);
     } else {
-      const int columns = power_of_two(results, 32);
+      constexpr std::int64_t kFew = 4096;  // results: narrower blocks, so that there are more of them
+      const int columns = power_of_two(results, results <= kFew ? 16 : 32);
       lanes = power_of_two(elements, kReduceThreads / columns);
     }
     kept = kReduceThreads / lanes;

@@ -84,6 +84,26 @@ TEST(CudaSum, OutAccumulateAndNan) {
       [](const Inputs& in) { return raw::sum(in[0], {0}, false); }, floats());
 }
 
+int launches = 0;
+
+TEST(CudaSum, EveryLaunchIsCounted) {
+  static const core::Observer counter = {.launch = [](const char*, Device) { ++launches; }};
+  const core::Observer* before = core::observer();
+  const auto count = [&](const Dims& sizes) {
+    const Tensor x = ones(sizes, {DType::float32, Device::cuda(0)});
+    core::set_observer(&counter);
+    launches = 0;
+    const Tensor y = raw::sum(x, {0}, false);
+    const int seen = launches;
+    core::set_observer(before);
+    EXPECT_EQ(y.to_vector<float>(),
+              std::vector<float>(static_cast<std::size_t>(sizes[1]), static_cast<float>(sizes[0])));
+    return seen;
+  };
+  EXPECT_EQ(count({64, 1024}), 1);    // the gradient of a bias
+  EXPECT_EQ(count({100000, 32}), 2);  // in parts, then the parts
+}
+
 TEST(CudaMax, EveryDimensionAndTies) {
   for (const Dims& sizes : {Dims{3, 4, 5}, Dims{2, 300, 3}, Dims{33, 2, 1000}, Dims{64, 1, 10}}) {
     for (const std::int64_t dim : {0, 1, 2}) {
