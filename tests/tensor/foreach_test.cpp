@@ -157,10 +157,27 @@ TEST(Adam, EveryVariantAndDtype) {
             "adam_step: chunk 0 has no state memory");
 }
 
+TEST(ClipAll, ScalesByAFactorBelowOne) {
+  const auto clipped = [](double norm, double max_norm) {
+    const std::vector<Tensor> tensors = {full({3}, 2), full({2}, 4, {DType::float64, Device::cpu()}), empty({0})};
+    raw::clip_all_(tensors, full({}, norm, {DType::float64, Device::cpu()}), max_norm);
+    EXPECT_EQ(tensors[0].to_vector<float>(),
+              std::vector<float>(3, static_cast<float>(tensors[1].to_vector<double>()[0] / 2)));
+    return tensors[1].to_vector<double>()[1];
+  };
+  EXPECT_EQ(clipped(1, 2), 4);
+  EXPECT_EQ(clipped(4, 1), 4 * (1 / (4 + 1e-6)));
+  EXPECT_EQ(clipped(std::numeric_limits<double>::infinity(), 1), 0);
+  EXPECT_NE(error_of([] { raw::clip_all_({ones({2})}, ones({2}), 1); }).find("expected one float64 element"),
+            std::string::npos);
+  raw::clip_all_({}, zeros({}, {DType::float64, Device::cpu()}), 1);
+}
+
 TEST(TotalNorm, OverAllTensors) {
   const std::vector<Tensor> tensors = {full({3}, 2), full({2, 2}, 1, {DType::bfloat16, Device::cpu()}), empty({0}),
                                        full({}, 3, {DType::float64, Device::cpu()})};
   EXPECT_EQ(raw::total_norm(tensors).item<double>(), 5);  // sqrt(12 + 4 + 9)
+  EXPECT_EQ(raw::total_norm(tensors).sizes(), Dims{});
   EXPECT_EQ(raw::total_norm({}).item<double>(), 0);
   EXPECT_NE(error_of([] { raw::total_norm({raw::transpose(ones({2, 3}), 0, 1)}); }).find("is not row-major"),
             std::string::npos);

@@ -32,14 +32,15 @@ Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm) {
     Tensor gradient = parameter.grad();
     if (gradient.defined()) gradients.push_back(std::move(gradient));
   }
-  if (gradients.empty()) return zeros({}, {.dtype = DType::float64});
-  Tensor norm = raw::total_norm(gradients);
-  // Formula: PyTorch, torch/nn/utils/clip_grad.py.
-  const double factor = max_norm / (norm.item<double>() + 1e-6);
-  if (!(factor >= 1)) {
-    raw::scale_all_(gradients, factor);
-    for (const Tensor& gradient : gradients) gradient.impl()->storage()->bump_version();
+  if (gradients.empty()) {
+    const Device device = parameters.empty() ? Device::cpu() : parameters.front().device();
+    return zeros({}, {.dtype = DType::float64, .device = device});
   }
+  // Formula: PyTorch, torch/nn/utils/clip_grad.py. The norm is not read here: that would have to wait for the
+  // device. So it is a change in place whether or not anything was scaled.
+  Tensor norm = raw::total_norm(gradients);
+  raw::clip_all_(gradients, norm, max_norm);
+  for (const Tensor& gradient : gradients) gradient.impl()->storage()->bump_version();
   return norm;
 }
 

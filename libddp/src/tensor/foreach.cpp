@@ -54,14 +54,26 @@ void adam_step(std::span<const Chunk> chunks, const AdamParams& params, Device d
 
 Tensor total_norm(const std::vector<Tensor>& tensors) {
   const Device device = check_tensors("total_norm", tensors);
-  Tensor out = zeros({1}, {DType::float64, device});
-  if (!tensors.empty()) foreach_backend(device).total_norm(tensors, out);
+  const TensorOptions options{DType::float64, device};
+  if (tensors.empty()) return zeros({}, options);
+  Tensor out = empty({}, options);
+  foreach_backend(device).total_norm(tensors, out);
   return out;
 }
 
 void scale_all_(const std::vector<Tensor>& tensors, double factor) {
   const Device device = check_tensors("scale_all_", tensors);
   if (!tensors.empty()) foreach_backend(device).scale_all(tensors, factor, device);
+}
+
+void clip_all_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm) {
+  const Device device = check_tensors("clip_all_", tensors);
+  check_defined("clip_all_", "norm", norm);
+  DDP_CHECK(norm.dtype() == DType::float64 && norm.numel() == 1, InvalidArgument, "clip_all_: norm is ", norm.dtype(),
+            " ", norm.sizes(), "; expected one float64 element");
+  if (tensors.empty()) return;
+  check_same_device("clip_all_", tensors[0], norm);
+  foreach_backend(device).clip_all(tensors, norm, max_norm);
 }
 
 }  // namespace ddp::raw

@@ -45,9 +45,12 @@ struct AdamParams {
 };
 void adam_step(std::span<const Chunk> chunks, const AdamParams& params, Device device);
 
-/// Square root of the sum of squares over all tensors, one float64 element on their device.
+/// Square root of the sum of squares over all tensors, a float64 tensor without dimensions on their device.
 Tensor total_norm(const std::vector<Tensor>& tensors);
 /// Multiplies all by one factor.
 void scale_all_(const std::vector<Tensor>& tensors, double factor);
+/// Multiplies all by max_norm / (norm + 1e-6) where that is not 1 or more (so by NaN, too). `norm`: one float64
+/// element on their device; read there, so that the host does not wait.
+void clip_all_(const std::vector<Tensor>& tensors, const Tensor& norm, double max_norm);
 
 }  // namespace ddp::raw

@@ -61,11 +61,13 @@ class Optimizer {
   std::vector<double> initial_rates_;  // as the first scheduler found them
 };
 
-/// Scales all gradients so that their joint 2-norm is at most `max_norm`; returns the norm before, as one
-/// float64 element on the gradients' device. Under DDP call it after backward: every rank then has the
-/// same gradients and computes the same norm, so nothing is sent. Blocks the host on CPU only. As in PyTorch, the
-/// factor is max_norm / (norm + 1e-6) where that is below 1; an infinite or NaN norm makes the gradients NaN.
-/// Undefined gradients are left out; the norm of none is 0. Throws InvalidArgument unless max_norm > 0.
+/// Scales all gradients so that their joint 2-norm is at most `max_norm`; returns the norm before, as a float64
+/// tensor without dimensions on the gradients' device. Under DDP call it after backward: every rank then has the
+/// same gradients and computes the same norm, so nothing is sent. Does not block: norm and factor stay on the device,
+/// and the host waits only when it reads the result. As in PyTorch, the factor is max_norm / (norm + 1e-6) where that
+/// is below 1; a NaN norm makes all gradients NaN, an infinite one the infinite gradients NaN and the others 0. Counts
+/// as a change in place in any case. Undefined gradients are left out; the norm of none is 0. Throws InvalidArgument
+/// unless max_norm > 0.
 Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm);
 
 }  // namespace ddp::optim

@@ -22,6 +22,10 @@ class ForeachBackend {
   virtual void scale_all(std::span<const Tensor> /*tensors*/, double /*factor*/, Device device) {
     missing("scale_all_", device);
   }
+  /// `norm`: one float64 element on the same device, which the host does not read where it would have to wait.
+  virtual void clip_all(std::span<const Tensor> /*tensors*/, const Tensor& norm, double /*max_norm*/) {
+    missing("clip_all_", norm.device());
+  }
 
  private:
   [[noreturn]] static void missing(std::string_view operation, Device device) {

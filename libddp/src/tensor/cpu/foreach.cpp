@@ -152,6 +152,11 @@ class CpuForeach : public ForeachBackend {
       });
     });
   }
+
+  void clip_all(std::span<const Tensor> tensors, const Tensor& norm, double max_norm) override {
+    const double factor = max_norm / (*norm.data_ptr<double>() + 1e-6);
+    if (!(factor >= 1)) scale_all(tensors, factor, norm.device());
+  }
 };
 
 }  // namespace
