@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -7,8 +8,17 @@
 
 namespace ddp::test {
 
-/// The backends of this build, each with 1 to 4 ranks.
+/// The backends of this build, each with 1 to 4 ranks. In the tests of CUDA: the in-process group on one GPU; in a
+/// process that is a rank: NCCL with as many ranks as there are.
 inline std::vector<GroupCase> group_cases() {
+#if DDP_TEST_RANK_PROCESS
+  const char* size = std::getenv("WORLD_SIZE");
+  return {{"nccl", size != nullptr ? std::atoi(size) : 1, Device::cuda(0)}};
+#elif DDP_TEST_CUDA
+  std::vector<GroupCase> cases;
+  for (int size = 1; size <= 4; ++size) cases.push_back({"local", size, Device::cuda(0)});
+  return cases;
+#else
   std::vector<GroupCase> cases;
   std::vector<std::string> backends{"local"};
 #if DDP_TEST_GLOO
@@ -18,6 +28,7 @@ inline std::vector<GroupCase> group_cases() {
     for (int size = 1; size <= 4; ++size) cases.push_back({backend, size});
   }
   return cases;
+#endif
 }
 
 /// Fewer, for what takes long: an even and an odd number of ranks for each backend.

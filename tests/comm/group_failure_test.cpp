@@ -17,19 +17,21 @@ std::vector<std::string> texts_of_failures(const GroupCase& which, milliseconds 
   std::vector<std::string> texts(static_cast<std::size_t>(which.size));
   std::mutex mutex;
   std::vector<std::shared_ptr<comm::ProcessGroup>> keep;
-  run_ranks(which.size,
-            [&](int rank, const auto& group) {
-              {
-                const std::lock_guard lock(mutex);
-                keep.push_back(group);
-              }
-              try {
-                body(rank, group);
-              } catch (const CommError& error) {
-                texts[static_cast<std::size_t>(rank)] = error.what();
-              }
-            },
-            {.backend = which.backend, .timeout = timeout, .check_collectives = check_collectives});
+  run_ranks(
+      which.size,
+      [&](int rank, const auto& group) {
+        {
+          const std::lock_guard lock(mutex);
+          keep.push_back(group);
+        }
+        test_device = group->device();
+        try {
+          body(rank, group);
+        } catch (const CommError& error) {
+          texts[static_cast<std::size_t>(rank)] = error.what();
+        }
+      },
+      {.backend = which.backend, .device = which.device, .timeout = timeout, .check_collectives = check_collectives});
   return texts;
 }
 
@@ -50,9 +52,10 @@ TEST_P(GroupTest, WrongTensorsAreRefusedUnchanged) {
     EXPECT_THROW(group->all_reduce_coalesced({base, base}), InvalidArgument);
     EXPECT_THROW(group->all_reduce(base, comm::ReduceOp::sum, {.lane = group->lanes()}), InvalidArgument);
     EXPECT_THROW(group->all_reduce(empty({1}, {.device = Device::cpu(3)})), InvalidArgument);
-    const auto shapes = error_text<InvalidArgument>([&] { group->all_gather(empty({size() + 1, 2}), empty({2})); });
+    const auto shapes =
+        error_text<InvalidArgument>([&] { group->all_gather(empty({size() + 1, 2}, on()), empty({2}, on())); });
     EXPECT_CONTAINS(shapes, concat("[", size() + 1, ", 2]"));
-    EXPECT_THROW(group->all_gather(empty({size(), 2}, {.dtype = DType::float64}), empty({2})), InvalidArgument);
+    EXPECT_THROW(group->all_gather(empty({size(), 2}, on(DType::float64)), empty({2}, on())), InvalidArgument);
     EXPECT_THROW(group->send(base, group->rank()), InvalidArgument);
     EXPECT_THROW(group->new_group({0, 0}), InvalidArgument);
     EXPECT_THROW(group->new_group({size()}), InvalidArgument);
@@ -199,13 +202,13 @@ TEST_P(GroupTest, AbortWakesEveryRankAndStays) {
 
 TEST_P(GroupTest, DroppedWorkStillRuns) {
   run([&](int rank, const auto& group) {
-    std::vector<float> memory(1000, static_cast<float>(rank));
+    const Tensor memory = numbers(DType::float32, 1000, rank);
     {
       // Neither Work nor Tensor is kept.
-      group->all_reduce(from_blob(memory.data(), {1000}, {}));
+      group->all_reduce(from_blob(memory.data(), {1000}, memory.options()));
     }
     group->barrier();
-    EXPECT_EQ(memory[999], static_cast<float>(size() * (size() - 1)) / 2);
+    EXPECT_EQ(memory.template to_vector<float>()[999], static_cast<float>(size() * (size() - 1)) / 2);
   });
 }
 

@@ -1,5 +1,6 @@
 // Results of every collective on whole numbers.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "comm/group_cases.h"
@@ -34,13 +35,13 @@ double expected(ReduceOp op, int size, std::int64_t i) {
 
 Tensor contribution(DType dtype, std::int64_t n, int rank) {
   std::vector<double> values;
-  const Tensor even = numbers(dtype, n, rank + 1);
-  const Tensor odd = numbers(dtype, n, rank + 2);
+  const Tensor even = host_numbers(dtype, n, rank + 1);
+  const Tensor odd = host_numbers(dtype, n, rank + 2);
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   for (std::int64_t i = 1; i < n; i += 2) {
     std::copy_n(static_cast<const char*>(odd.data()) + i * bytes, bytes, static_cast<char*>(even.data()) + i * bytes);
   }
-  return even;
+  return raw::to(even, test_device);
 }
 
 // The averages of `contribution` at even and odd places: one division, rounded to the dtype.
@@ -67,8 +68,8 @@ TEST_P(GroupTest, OutputsCountAsChangedInPlace) {
       call();
       return output.version() > before;
     };
-    const Tensor one = ones({2});
-    const Tensor rows = ones({size(), 2});
+    const Tensor one = ones({2}, on());
+    const Tensor rows = ones({size(), 2}, on());
     EXPECT_TRUE(raised(one, [&] { group->all_reduce(one).wait(); }));
     EXPECT_TRUE(raised(one, [&] { group->broadcast(one).wait(); }));
     EXPECT_TRUE(raised(one, [&] { group->broadcast_coalesced({one}).wait(); }));
@@ -105,6 +106,16 @@ TEST_P(GroupTest, AllReduceEveryDtypeAndOperation) {
 
 // Sizes meet each way to combine; elements of one tensor divide to different remainders.
 TEST_P(GroupTest, AverageDividesTheSum) {
+  // NCCL may multiply each number by 1/N before it adds: N products, the rounded 1/N itself and N-1 sums, each half a
+  // unit in the last place at most; nothing of that rounds when N is a power of two. Other groups divide exactly.
+  const auto slack = [&](DType dtype) {
+    if (GetParam().backend != "nccl" || size() == 1 || size() == 2 || size() == 4) return 0.0;
+    const double unit = dtype == DType::float64   ? 0x1p-52
+                        : dtype == DType::float32 ? 0x1p-23
+                        : dtype == DType::float16 ? 0x1p-10
+                                                  : 0x1p-7;
+    return unit * size();
+  };
   run([&](int rank, const auto& group) {
     for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
       for (const std::int64_t n : {1, 2, 3, 6, 1030, 9001, 700'003}) {
@@ -115,7 +126,8 @@ TEST_P(GroupTest, AverageDividesTheSum) {
         const auto values = tensor.template to_vector<double>();
         const auto quotients = wanted.template to_vector<double>();
         for (std::int64_t i = 0; i < n; ++i) {
-          ASSERT_EQ(values[static_cast<std::size_t>(i)], quotients[static_cast<std::size_t>(i % 2)])
+          const double quotient = quotients[static_cast<std::size_t>(i % 2)];
+          ASSERT_LE(std::abs(values[static_cast<std::size_t>(i)] - quotient), slack(dtype) * quotient)
               << to_string(dtype) << " of " << n << ", element " << i;
         }
       }
@@ -124,14 +136,18 @@ TEST_P(GroupTest, AverageDividesTheSum) {
                                       contribution(DType::float32, 20'000, rank)};
     group->all_reduce_coalesced(several, ReduceOp::average).wait();
     const auto quotients = divided(DType::float32, size()).template to_vector<float>();
-    for (const Tensor& tensor : several) EXPECT_EQ(tensor.template to_vector<float>()[1], quotients[1]);
+    for (const Tensor& tensor : several) {
+      EXPECT_LE(std::abs(tensor.template to_vector<float>()[1] - quotients[1]), slack(DType::float32) * quotients[1]);
+    }
 
     const Tensor rows = matrix(size(), 2, [&](auto r, auto) { return static_cast<float>(rank + 1 + r); });
     const Tensor mine = numbers(DType::float32, 2, -1);
     group->reduce_scatter(mine, rows, ReduceOp::average).wait();
     const auto ranks = static_cast<float>(size());
     const float sum = ranks * static_cast<float>(rank) + ranks * (ranks + 1) / 2;
-    EXPECT_EQ(mine.template to_vector<float>(), (std::vector<float>{sum / ranks, sum / ranks}));
+    for (const float value : mine.template to_vector<float>()) {
+      EXPECT_LE(std::abs(value - sum / ranks), slack(DType::float32) * sum / ranks);
+    }
   });
 }
 
@@ -154,7 +170,7 @@ TEST_P(GroupTest, AllReduceOfBools) {
   run([&](int rank, const auto& group) {
     // Nobody, only the last rank, everybody.
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min, ReduceOp::product}) {
-      const Tensor tensor = ddp::tensor<bool>({false, rank == size() - 1, true});
+      const Tensor tensor = ddp::tensor<bool>({false, rank == size() - 1, true}, test_device);
       group->all_reduce(tensor, op).wait();
       const bool any = op == ReduceOp::sum || op == ReduceOp::max;
       const auto values = tensor.template to_vector<std::int64_t>();
@@ -169,32 +185,34 @@ TEST_P(GroupTest, AllReduceLargeAndOdd) {
     const std::int64_t n = 700'003;
     const Tensor tensor = numbers(DType::float32, n, rank, 1);
     group->all_reduce(tensor).wait();
-    const float* values = tensor.template data_ptr<float>();
+    const auto values = tensor.template to_vector<float>();
     const double ranks = size() * (size() - 1) / 2.0;
     for (std::int64_t i = 0; i < n; ++i) {
-      ASSERT_EQ(values[i], static_cast<float>(ranks + size() * static_cast<double>(i))) << i;
+      ASSERT_EQ(values[static_cast<std::size_t>(i)], static_cast<float>(ranks + size() * static_cast<double>(i))) << i;
     }
   });
 }
 
 TEST_P(GroupTest, AllReduceGivesTheSameBitsEverywhere) {
-  std::vector<std::vector<float>> results(static_cast<std::size_t>(size()));
   run([&](int rank, const auto& group) {
     std::vector<float> values(5000);
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = 1.0F / static_cast<float>(3 + rank + static_cast<int>(i));  // sums round
     }
-    const Tensor tensor = ddp::tensor(values, {5000});
+    const Tensor tensor = ddp::tensor(values, {5000}, test_device);
     group->all_reduce(tensor).wait();
-    results[static_cast<std::size_t>(rank)] = tensor.template to_vector<float>();
+    const Tensor rows = empty({size(), 5000}, on());
+    group->all_gather(rows, tensor).wait();
+    const auto mine = tensor.template to_vector<float>();
+    const auto all = rows.template to_vector<float>();
+    for (int r = 0; r < size(); ++r) EXPECT_TRUE(std::equal(mine.begin(), mine.end(), all.begin() + r * 5000)) << r;
   });
-  for (const auto& result : results) EXPECT_EQ(result, results.front());
 }
 
 TEST_P(GroupTest, WholeNumbersWrap) {
   run([&](int, const auto& group) {
-    const Tensor bytes = ddp::tensor<std::uint8_t>({200});
-    const Tensor longs = ddp::tensor<std::int64_t>({INT64_MAX});
+    const Tensor bytes = ddp::tensor<std::uint8_t>({200}, test_device);
+    const Tensor longs = ddp::tensor<std::int64_t>({INT64_MAX}, test_device);
     group->all_reduce(bytes).wait();
     group->all_reduce(longs).wait();
     EXPECT_EQ(bytes.template to_vector<std::int64_t>()[0], (200 * size()) % 256);
@@ -265,14 +283,14 @@ TEST_P(GroupTest, GatherScatterAllToAll) {
   run([&](int rank, const auto& group) {
     for (int root = 0; root < size(); ++root) {
       const Tensor row = numbers(DType::int64, 2, rank + 1, 100);
-      const Tensor rows = rank == root ? zeros({size(), 2}, {.dtype = DType::int64}) : Tensor();
+      const Tensor rows = rank == root ? zeros({size(), 2}, on(DType::int64)) : Tensor();
       group->gather(rows, row, root).wait();
       if (rank == root) {
         std::vector<std::int64_t> wanted;
         for (int r = 0; r < size(); ++r) wanted.insert(wanted.end(), {r + 1, r + 101});
         EXPECT_EQ(rows.template to_vector<std::int64_t>(), wanted);
       }
-      const Tensor back = zeros({2}, {.dtype = DType::int64});
+      const Tensor back = zeros({2}, on(DType::int64));
       group->scatter(back, rows, root).wait();
       EXPECT_EQ(back.template to_vector<std::int64_t>(), row.template to_vector<std::int64_t>());
     }
@@ -290,15 +308,15 @@ TEST_P(GroupTest, SendAndReceiveByTag) {
   run([&](int rank, const auto& group) {
     if (rank == 0) {
       // Both sides send first: neither may wait for the other's receive.
-      const auto a = group->send(ddp::tensor<float>({1, 2}), 1, 5);
-      const auto b = group->send(ddp::tensor<float>({3}), 1, 9);
+      const auto a = group->send(ddp::tensor<float>({1, 2}, test_device), 1, 5);
+      const auto b = group->send(ddp::tensor<float>({3}, test_device), 1, 9);
       const Tensor in = numbers(DType::float32, 1, 0);
       group->recv(in, 1, 5).wait();
       a.wait();
       b.wait();
       EXPECT_EQ(in.template to_vector<float>(), (std::vector<float>{7}));
     } else if (rank == 1) {
-      const auto sent = group->send(ddp::tensor<float>({7}), 0, 5);
+      const auto sent = group->send(ddp::tensor<float>({7}, test_device), 0, 5);
       const Tensor late = numbers(DType::float32, 1, 0);
       const Tensor early = numbers(DType::float32, 2, 0);
       const auto second = group->recv(late, 0, 9);

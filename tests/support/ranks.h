@@ -18,6 +18,7 @@ using RankFunction = std::function<void(int rank, const std::shared_ptr<comm::Pr
 
 struct RankOptions {
   std::string backend = "local";  ///< or "gloo": over a HashStore, ranks are threads all the same
+  Device device = Device::cpu();  ///< of every rank, for "local"
   std::chrono::milliseconds timeout{20'000};
   bool check_collectives = false;
   std::function<bool(int)> shared_memory = [](int) { return true; };  ///< by rank
@@ -55,7 +56,7 @@ inline void run_ranks(int size, const RankFunction& body, const RankOptions& opt
   std::shared_ptr<comm::Store> store;
   if (options.backend == "local") {
     groups =
-        comm::init_local_groups(std::vector<Device>(static_cast<std::size_t>(size), Device::cpu()), options.timeout);
+        comm::init_local_groups(std::vector<Device>(static_cast<std::size_t>(size), options.device), options.timeout);
   } else {
     store = std::make_shared<comm::HashStore>();
   }
