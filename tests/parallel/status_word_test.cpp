@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "parallel/faults.h"
 
 namespace {
@@ -9,15 +11,28 @@ namespace {
 using namespace ddp;
 using namespace ddp::parallel;
 
-// Adds the words of several ranks one after the other in the dtype itself, as a backend does.
-StatusSum sum_of(const std::vector<std::pair<int, Status>>& ranks, DType dtype) {
+// The words of several ranks, averaged in the dtype itself as backends do: the complete sum divided, or each number
+// multiplied with the rounded reciprocal first. `ranks` stands for a group of `size` ranks, of which the others say
+// nothing that adds up.
+Tensor average(const std::vector<std::pair<int, Status>>& ranks, DType dtype, bool scale_first, int size) {
+  const double reciprocal = full({1}, 1.0 / size, {dtype}).to_vector<double>()[0];
   Tensor sum = zeros({kStatusElements}, {dtype});
   for (const auto& [rank, status] : ranks) {
-    const Tensor word = empty({kStatusElements}, {dtype});
+    Tensor word = empty({kStatusElements}, {dtype});
     write_status(word, status, rank);
+    if (scale_first) word.mul_(reciprocal);
     sum.add_(word);
   }
-  return read_status(sum);
+  if (!scale_first) sum.mul_(1.0 / size);
+  return sum;
+}
+
+// Both ways must say the same.
+StatusSum sum_of(const std::vector<std::pair<int, Status>>& ranks, DType dtype, int size = 0) {
+  if (size == 0) size = static_cast<int>(ranks.size());
+  const StatusSum sum = read_status(average(ranks, dtype, false, size), size);
+  EXPECT_EQ(sum, read_status(average(ranks, dtype, true, size), size));
+  return sum;
 }
 
 class StatusWord : public testing::TestWithParam<DType> {};
@@ -48,14 +63,25 @@ TEST_P(StatusWord, OneDifferentBitAmongManyIsSeen) {
 }
 
 TEST_P(StatusWord, NamesTheOneRankThatGaveUp) {
-  for (const int culprit : {0, 1, 127, 128, 4711}) {
-    std::vector<std::pair<int, Status>> ranks = {{3, {.digest = 1}}, {culprit, {.abandoned = true, .digest = 1}}};
-    const StatusSum sum = sum_of(ranks, GetParam());
-    EXPECT_EQ(sum.abandoned, 1);
-    EXPECT_EQ(sum.abandoned_rank, culprit);
+  for (const int culprit : {0, 1, 15, 16, 127, 128, 4711, 65535}) {
+    for (const int size : {2, 3, 5, 6, 7, 8, 11, 13, 48, 96, 127, 200, 1023, 10000}) {
+      const StatusSum sum = sum_of({{3, {.digest = 1}}, {culprit, {.abandoned = true, .digest = 1}}}, GetParam(), size);
+      ASSERT_EQ(sum.abandoned, 1) << size;
+      ASSERT_EQ(sum.abandoned_rank, culprit) << size;
+      ASSERT_FALSE(sum.differs) << size;
+    }
+    const StatusSum sum = sum_of({{3, {}}, {culprit, {.abandoned = true}}}, GetParam());
     EXPECT_NE(describe_abandoned(sum).find(concat("rank ", culprit, " left")), std::string::npos);
   }
-  EXPECT_EQ(sum_of({{0, {.abandoned = true}}, {1, {.abandoned = true}}}, GetParam()).abandoned, 2);
+  for (const int size : {2, 3, 7, 600}) {
+    EXPECT_EQ(sum_of({{0, {.abandoned = true}}, {1, {.abandoned = true}}}, GetParam(), size).abandoned, 2);
+  }
+}
+
+TEST_P(StatusWord, WhatNobodyWroteIsNotHealthy) {
+  EXPECT_TRUE(read_status(zeros({kStatusElements}, {GetParam()}), 2).differs);
+  EXPECT_FALSE(
+      read_status(full({kStatusElements}, std::numeric_limits<double>::quiet_NaN(), {GetParam()}), 2).healthy());
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, StatusWord,

@@ -19,6 +19,7 @@ struct Bucket {
   std::size_t pending = 0;  // gradients still to come in this pass
   bool launched = false;
   comm::Work work;
+  std::vector<StreamView> writers;  // the streams that wrote it in this pass
 };
 
 /// The memory of a plan: all buckets, and every slot's view of its place.

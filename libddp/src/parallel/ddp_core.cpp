@@ -44,6 +44,9 @@ class DDPCore::Impl : public std::enable_shared_from_this<DDPCore::Impl> {
   void begin_pass(bool no_sync);
   void finish_pass();
   void abandon_pass() noexcept;
+  void verify(std::source_location where) {
+    if (reducer_) reducer_->verify(where);
+  }
   ReducerCounters counters() const;
 
   const std::shared_ptr<comm::ProcessGroup>& group() const { return group_; }
@@ -84,6 +87,7 @@ class DDPCore::Impl : public std::enable_shared_from_this<DDPCore::Impl> {
   std::vector<nn::NamedTensor> buffers_;
   std::vector<Slot> slots_;
   std::vector<bool> frozen_;  // by slot, at the latest forward
+  bool any_frozen_ = false;
   std::unique_ptr<Reducer> reducer_;
   std::atomic<int> no_sync_depth_ = 0;
   bool latest_forward_no_sync_ = false;
@@ -228,6 +232,8 @@ DDPCore::Impl::~Impl() {
   reducer_.reset();  // gives an open pass up
   for (Slot& slot : slots_) {
     if (claimed_) slot.leaf->set_claimed(false);
+    // A gradient that is copied out of its bucket obeys the reducer's verdicts no longer.
+    if (slot.leaf->memory().defined()) slot.leaf->memory().impl()->storage()->set_refusal({});
     if (slot.leaf->has_external_destination()) {
       try {
         slot.leaf->set_destination({});
@@ -256,8 +262,9 @@ void DDPCore::Impl::check_parameters() {
     DDP_CHECK(known.trainable || !now.requires_grad(), InvalidArgument, kSubject, ": parameter '", known.name,
               "' did not require grad when the module was wrapped and does now; wrap the module again");
     if (known.trainable && frozen_[known.slot] == now.requires_grad()) {
-      frozen_[known.slot] = !now.requires_grad();
       reducer_->set_active(known.slot, now.requires_grad());
+      frozen_[known.slot] = !now.requires_grad();
+      any_frozen_ = std::find(frozen_.begin(), frozen_.end(), true) != frozen_.end();
     }
   }
 }
@@ -274,7 +281,9 @@ void DDPCore::Impl::sync_buffers(std::source_location where) {
 }
 
 void DDPCore::Impl::before_forward() {
-  if (group_->size() == 1 || !grad_mode_enabled() || pass_open_) return;
+  if (group_->size() == 1 || pass_open_) return;
+  if (reducer_) reducer_->poll(where_);
+  if (!grad_mode_enabled()) return;
   latest_forward_no_sync_ = no_sync_depth_ > 0;
   if (reducer_) check_parameters();
   if (latest_forward_no_sync_ || !module_.is_training()) return;
@@ -305,11 +314,10 @@ void DDPCore::Impl::begin_pass(bool no_sync) {
   reducer_->prepare(!no_sync && no_sync_depth_ == 0, false, where_);
   pass_open_ = true;
   const auto end = std::make_shared<PassEnd<Impl>>(weak_from_this());
-  for (const Known& parameter : parameters_) {
-    if (parameter.trainable && frozen_[parameter.slot] && !slots_[parameter.slot].leaf->valid()) {
-      Tensor place = reducer_->gradient(parameter.slot);
-      place.zero_();
-    }
+  for (std::size_t slot = 0; any_frozen_ && slot < slots_.size(); ++slot) {
+    if (!frozen_[slot] || slots_[slot].leaf->valid()) continue;
+    Tensor place = reducer_->gradient(slot);
+    place.zero_();
   }
   autograd::queue_callback([end] { end->finish(); });
 }
@@ -325,7 +333,11 @@ void DDPCore::Impl::became_ready(std::size_t slot, autograd::AccumulateGrad& lea
 
 void DDPCore::Impl::finish_pass() {
   pass_open_ = false;
-  reducer_->finish(where_);
+  if (options_.blocking_check) {
+    reducer_->finish_blocking(where_);
+  } else {
+    reducer_->finish(where_);
+  }
 }
 
 void DDPCore::Impl::abandon_pass() noexcept {
@@ -352,6 +364,7 @@ DDPCore::~DDPCore() = default;
 void DDPCore::before_forward() { impl_->before_forward(); }
 void DDPCore::after_forward(const std::vector<Tensor*>& outputs) { impl_->after_forward(outputs); }
 const std::shared_ptr<comm::ProcessGroup>& DDPCore::group() const { return impl_->group(); }
+void DDPCore::verify(std::source_location where) { impl_->verify(where); }
 Reducer* DDPCore::reducer() const { return impl_->reducer(); }
 ReducerCounters DDPCore::counters() const { return impl_->counters(); }
 void DDPCore::enter_no_sync() { ++impl_->no_sync_depth(); }

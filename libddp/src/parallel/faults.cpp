@@ -9,29 +9,6 @@ namespace {
 
 constexpr const char* kPrefix = "the gradients of this backward must not be used: ";
 
-comm::Bytes encode(const PassAccount& account) {
-  ByteWriter out;
-  out.put(account.pass);
-  out.put(account.plan_hash);
-  out.put_texts(account.missing);
-  out.put_texts(account.twice);
-  out.put_texts(account.unexpected);
-  out.put_texts(account.inactive);
-  return out.bytes();
-}
-
-PassAccount decode(const comm::Bytes& bytes) {
-  ByteReader in(bytes);
-  PassAccount account;
-  account.pass = in.get<std::uint64_t>();
-  account.plan_hash = in.get<std::uint64_t>();
-  account.missing = in.get_texts();
-  account.twice = in.get_texts();
-  account.unexpected = in.get_texts();
-  account.inactive = in.get_texts();
-  return account;
-}
-
 std::string rank_list(const std::vector<std::size_t>& ranks, std::size_t size) {
   if (ranks.size() == size && size > 1) return concat("all ", size, " ranks");
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -84,6 +61,31 @@ void add_faults(std::vector<std::string>& parts, const std::vector<PassAccount>&
 
 }  // namespace
 
+comm::Bytes encode(const PassAccount& account) {
+  ByteWriter out;
+  out.put(account.pass);
+  out.put(account.latest);
+  out.put(account.plan_hash);
+  out.put_texts(account.missing);
+  out.put_texts(account.twice);
+  out.put_texts(account.unexpected);
+  out.put_texts(account.inactive);
+  return out.bytes();
+}
+
+PassAccount decode_account(const comm::Bytes& bytes) {
+  ByteReader in(bytes);
+  PassAccount account;
+  account.pass = in.get<std::uint64_t>();
+  account.latest = in.get<std::uint64_t>();
+  account.plan_hash = in.get<std::uint64_t>();
+  account.missing = in.get_texts();
+  account.twice = in.get_texts();
+  account.unexpected = in.get_texts();
+  account.inactive = in.get_texts();
+  return account;
+}
+
 std::string describe(const std::vector<PassAccount>& accounts) {
   std::vector<std::string> parts;
   add_faults(parts, accounts, &PassAccount::missing, "got no gradient on");
@@ -118,7 +120,7 @@ std::string exchange_accounts(comm::ProcessGroup& group, const PassAccount& mine
                               const comm::CollectiveOptions& options, std::source_location where) {
   std::vector<PassAccount> accounts;
   for (const comm::Bytes& bytes : group.all_gather_bytes(encode(mine), options, where)) {
-    accounts.push_back(decode(bytes));
+    accounts.push_back(decode_account(bytes));
   }
   return describe(accounts);
 }

@@ -20,6 +20,7 @@ class ArrivalOrder {
   }
   /// The pass that ended was healthy on all ranks: its order counts.
   void keep() { pending_ = wanted_; }
+  bool wanted() const { return wanted_; }
   /// An order waits to be agreed on. Equal on all ranks, since health is.
   bool pending() const { return pending_; }
   /// Collective: rank 0's order of all `slots`; those that did not arrive come last. Only once. Blocks the host.

@@ -4,14 +4,21 @@
 #include <vector>
 
 #include "ddp/tensor/tensor.h"
+#include "tensor/status_word.h"
 
-/// A few elements at the end of the last bucket that tell all ranks, with the sum of the gradients and
+/// A few elements at the end of the last bucket that tell all ranks, with the average of the gradients and
 /// without a message of their own, whether the gradients may be used.
 ///
-/// They are summed in the bucket's dtype. So that any dtype and any number of ranks do, nothing depends on
-/// an exact sum, but for the rank of a single rank that gave up: its digits are below 128, exact even in
-/// bfloat16. Faults are numbers that are zero when no rank has one. A digest is compared bit by bit as a
-/// pair (bit, 1 - bit): if all ranks agree one of the two sums is zero, if not neither is.
+/// They are averaged in the bucket's dtype, in one of two ways that differ in rounding: the sum divided by the number
+/// of ranks, or the sum of numbers that were multiplied by the rounded reciprocal first (NCCL). So nothing depends on
+/// an exact result:
+/// - Faults are numbers that are 0 when no rank has one: zeros stay zeros, and 1/n is not 0 in any dtype (float16
+///   holds it exactly enough up to 16 million ranks), nor does adding numbers of one sign make it 0.
+/// - A digest is compared bit by bit as a pair (bit, 1 - bit): if all ranks agree one of the two is zero and the other
+///   one is not, if not neither is zero.
+/// - The number of ranks that gave up is only told apart as 0, 1 and more: k/n times n is k within 1 % in every dtype.
+/// - The rank of a single one is in digits of base 16, since 15 must come back from bfloat16, whose two roundings of
+///   2^-9 each leave 15 +- 0.06. Sums of more digits than one rank's mean nothing.
 namespace ddp::parallel {
 
 /// What one rank says.
@@ -28,13 +35,16 @@ struct StatusSum {
   int abandoned = 0;       // 0: none; 1: exactly one; 2: two or more
   int abandoned_rank = 0;  // meaningful for exactly one
   bool healthy() const { return !fault && !differs && abandoned == 0; }
+  friend bool operator==(const StatusSum&, const StatusSum&) = default;
 };
 
-inline constexpr std::int64_t kStatusElements = 4 + 2 * 32;
+using raw::kStatusElements;
 
-/// Writes it into `word`, a row-major tensor of kStatusElements.
+/// Writes it into `word`, a row-major tensor of kStatusElements. Does not block.
 void write_status(const Tensor& word, const Status& status, int rank);
-/// Blocks the host on CUDA.
-StatusSum read_status(const Tensor& word);
+/// From the average over `ranks`. Blocks the host on CUDA.
+StatusSum read_status(const Tensor& word, int ranks);
+/// From what a device has made of it (see tensor/status_word.h).
+StatusSum decode_verdict(std::uint32_t verdict);
 
 }  // namespace ddp::parallel

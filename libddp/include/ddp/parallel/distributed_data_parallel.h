@@ -33,6 +33,10 @@ struct DDPOptions {
   /// Once, before the second training forward: plan the buckets in the order in which gradients arrived.
   bool rebuild = true;
   int lanes = 1;
+  /// CUDA groups: the end of backward blocks the host until all sums are there and known to be good, and throws on
+  /// every rank if not, as CPU groups always do. For optimisers of your own (libddp's refuse bad gradients on the
+  /// device), and to go on training after a ReductionError: without it ranks hear of one at different steps.
+  bool blocking_check = false;
 };
 
 /// The part of DistributedDataParallel that does not depend on the module's type.
@@ -50,6 +54,7 @@ class DDPCore {
   void after_forward(const std::vector<Tensor*>& outputs);
 
   const std::shared_ptr<comm::ProcessGroup>& group() const;
+  void verify(std::source_location where);
   Reducer* reducer() const;  ///< null when the module has nothing to train or world size is 1
   ReducerCounters counters() const;
   void enter_no_sync();
@@ -110,6 +115,11 @@ void collect(std::vector<Tensor*>& out, std::tuple<Ts...>& tuple) {
 /// makes backward throw ReductionError on the others, naming that rank. After either the gradients are of no
 /// use: clear them. Names carry no prefix.
 ///
+/// On CUDA groups backward does not block the host. When a gradient is missing or the like, libddp's optimisers refuse
+/// the update on the device, on every rank; backward throws on the rank at fault, and on the others the next call that
+/// sees it does (a forward or a backward through the wrapper, or `verify`), with the same text. `blocking_check` makes
+/// it as on CPU groups.
+///
 /// The mean is over ranks, each rank's loss counting the same. A parameter may be frozen for a while (on all
 /// ranks) and thawed again; one that was frozen when wrapped, or that has been replaced since, needs a new wrapper:
 /// the next forward throws InvalidArgument naming it. A module can be wrapped once at a time. One with nothing to
@@ -154,6 +164,9 @@ class DistributedDataParallel {
   void train(bool on = true) { module_->train(on); }
   void eval() { module_->eval(); }
   void zero_grad() { module_->zero_grad(); }
+  /// Blocks the host until it is known that all updates so far were made with good gradients, or throws
+  /// ReductionError: on CUDA groups after the last step, before its result is kept. Nothing to do on others.
+  void verify(std::source_location where = std::source_location::current()) { core_->verify(where); }
   /// Null at world size 1 and for a module with nothing to train.
   Reducer* reducer() const { return core_->reducer(); }
   /// All zero where there is no reducer. `bytes_copied` has the copies between gradients and buckets of either side.

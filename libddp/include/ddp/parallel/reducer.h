@@ -66,8 +66,11 @@ struct ReducerCounters {
   std::uint64_t bytes_copied = 0;          ///< between gradients and buckets
   std::uint64_t launched_before_last = 0;  ///< buckets launched before the last gradient of their pass was ready
   std::uint64_t rebuilds = 0;
-  double exposed_ms = 0;        ///< host time spent waiting for sums after the last gradient
-  double communication_ms = 0;  ///< sum of the buckets' collective times
+  /// Time spent waiting for sums after the last gradient: the host's on CPU groups. On CUDA groups the stream's,
+  /// measured by events: a pass is in it once the device has passed its end.
+  double exposed_ms = 0;
+  /// Sum of the buckets' collective times. CPU groups only: on CUDA groups the recorded spans have the times.
+  double communication_ms = 0;
 };
 
 /// Averages gradients over a group in buckets. The plan is the same on all ranks and collectives are launched
@@ -105,22 +108,34 @@ class Reducer {
   /// this pass only adds up locally, nothing is sent and nothing is moved.
   void prepare(bool synchronize = true, bool allow_rebuild = true,
                std::source_location where = std::source_location::current());
-  /// Gradient `slot` is complete, in order of `stream` (default: current stream of its device). Launches
-  /// every bucket that the plan now allows. A slot marked twice makes `finish` throw on all ranks.
+  /// Gradient `slot` is complete, in order of `stream` (default: current stream of its device), which must live until
+  /// `finish`. Launches every bucket that the plan now allows: it begins after what the streams of its gradients have
+  /// by then. A slot marked twice makes `finish` throw on all ranks.
   void mark_ready(std::size_t slot);
   void mark_ready(std::size_t slot, StreamView stream);
   /// The same for a gradient that lies elsewhere: it is copied into the bucket now, and `finish` copies the
   /// mean back into it (both counted). After an error it is unchanged.
   void mark_ready(std::size_t slot, const Tensor& gradient);
   /// The rest of the buckets goes out (slots never marked count as zero and set the status word), and the
-  /// current stream waits for all sums. On CPU groups the host waits, and a fault on any rank (a gradient
-  /// missing or ready twice, active slots, plans or passes that differ, a rank that gave up) throws
-  /// ReductionError on all ranks, naming parameters and ranks; what lies in the buckets is then of no use and
-  /// memory of the caller is unchanged. The pass is over in any case and the next one may begin. On
-  /// other devices only a fault of this rank throws here.
+  /// current stream waits for all sums, and every stream that gradients were marked ready on. A fault is on any rank a
+  /// gradient missing or ready twice, active slots, plans or passes that differ, a rank that gave up.
+  ///
+  /// On CPU groups the host waits, and a fault throws ReductionError on all ranks, naming parameters and ranks; what
+  /// lies in the buckets is then of no use and memory of the caller is unchanged. The pass is over in any case and the
+  /// next one may begin.
+  ///
+  /// On CUDA groups the host does not wait. After a fault the device refuses the updates of libddp's optimisers, on
+  /// all ranks; the rank at fault throws here, the others as soon as they see it: in a later `poll`, `prepare`,
+  /// `finish`, `rebuild` or `verify`, with the same text. The rank at fault waits for them. For an optimiser of your
+  /// own use `finish_blocking` (memory of the caller may hold sums of no use otherwise).
   void finish(std::source_location where = std::source_location::current());
-  /// As `finish` on CPU groups, on any device.
+  /// On any device as `finish` on CPU groups: blocks the host and throws on all ranks.
   void finish_blocking(std::source_location where = std::source_location::current());
+  /// Throws ReductionError when it is known already that a pass has failed. Blocks only then.
+  void poll(std::source_location where = std::source_location::current());
+  /// Blocks the host until it is known of every pass so far that it was good, or throws ReductionError. After the last
+  /// step on a CUDA group, and before its result is kept. Not within a pass.
+  void verify(std::source_location where = std::source_location::current());
   /// True between prepare and finish.
   bool in_pass() const;
   /// Gives the pass up after an error elsewhere, and tells the peers: what is left of the plan goes out with

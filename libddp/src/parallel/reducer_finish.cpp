@@ -1,0 +1,188 @@
+// The end of a pass, and what follows from a bad one.
+#include <algorithm>
+
+#include "ddp/trace/device_span.h"
+#include "parallel/reducer_impl.h"
+
+namespace ddp::parallel {
+namespace {
+
+constexpr const char* kSums = "gradient sums";
+
+}  // namespace
+
+void Reducer::Impl::finish(bool blocking, std::source_location where) {
+  {
+    const std::scoped_lock lock(mutex_);
+    DDP_CHECK(open_, InvalidArgument, "finish without prepare");
+    open_ = false;
+    if (!synchronize_) return;
+    launch_rest();
+  }
+  if (verdicts_) {
+    order_sums(where);
+    if (!blocking && !faulty()) {
+      copy_out();
+      poll(where);
+      return;
+    }
+    verify(where);
+    copy_out();
+    return;
+  }
+  const StatusSum status = wait_for_sums(where);
+  DDP_CHECK(status.abandoned == 0, ReductionError, describe_abandoned(status));
+  if (!status.healthy()) {
+    throw ReductionError(
+        exchange_accounts(*group_, account(pass_), {.label = "faults of a backward pass", .lane = lane_of(0)}, where));
+  }
+  copy_out();
+  arrival_.keep();
+}
+
+// On CPU groups: the host waits.
+StatusSum Reducer::Impl::wait_for_sums(std::source_location where) {
+  const std::int64_t begin = trace::now_ns();
+  std::vector<Bucket>& buckets = set_->buckets();
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    const std::int64_t before = trace::now_ns();
+    const comm::Work work = std::exchange(buckets[i].work, {});
+    work.wait_blocking(where);
+    const std::int64_t after = trace::now_ns();
+    counters_.communication_ms += static_cast<double>(work.ended_ns() - work.started_ns()) * 1e-6;
+    if (!trace::sampled()) continue;
+    trace::record(trace::SpanKind::collective, work.started_ns(), work.ended_ns(), buckets[i].label, lane_of(i));
+    trace::record(trace::SpanKind::wait, before, after, buckets[i].label, static_cast<std::int32_t>(i));
+  }
+  const std::int64_t end = trace::now_ns();
+  counters_.exposed_ms += static_cast<double>(end - begin) * 1e-6;
+  trace::record(trace::SpanKind::exposed, begin, end, kSums);
+  return buckets.empty() ? StatusSum{} : read_status(set_->status(), group_->size());
+}
+
+// On CUDA groups: the current stream waits, and whatever else has written gradients.
+void Reducer::Impl::order_sums(std::source_location where) {
+  const StreamView stream = current_stream(device());
+  std::vector<Bucket>& buckets = set_->buckets();
+  if (buckets.empty()) {
+    settled_ = pass_;
+    return;
+  }
+  trace::DeviceSpan span(trace::SpanKind::exposed, stream, kSums);
+  exposed_collected_ms_ += exposed_->collect();
+  exposed_->begin(stream);
+  for (Bucket& bucket : buckets) {
+    last_sum_ = std::exchange(bucket.work, {});
+    last_sum_.wait(stream, where);
+    for (const StreamView writer : streams_) {
+      if (!(writer == stream)) last_sum_.wait(writer, where);
+    }
+  }
+  exposed_->end(stream);
+  span.end(stream);
+  verdicts_->judge(set_->status(), group_->size(), pass_);
+  judged_on_ = stream;
+}
+
+void Reducer::Impl::copy_out() {
+  for (auto& [slot, target] : copied_in_) {
+    target.copy_(set_->view(slot));
+    if (verdicts_) verdicts_->guard(target);
+    count_copied(target.nbytes());
+  }
+  copied_in_.clear();
+}
+
+PassAccount Reducer::Impl::account(std::uint32_t pass) const {
+  PassAccount account;
+  account.pass = pass;
+  account.latest = pass_;
+  account.plan_hash = set_->plan_hash();
+  for (const std::size_t slot : missing_) account.missing.push_back(slots_[slot].name);
+  for (const std::size_t slot : twice_) account.twice.push_back(slots_[slot].name);
+  for (const std::size_t slot : unexpected_) account.unexpected.push_back(slots_[slot].name);
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (!active_[slot]) account.inactive.push_back(slots_[slot].name);
+  }
+  return account;
+}
+
+void Reducer::Impl::poll(std::source_location where) {
+  if (!verdicts_ || meeting_due_ || in_pass()) return;
+  const Verdicts::Verdict verdict = verdicts_->look();
+  if (verdict.pass > settled_) take(verdict, where);
+}
+
+void Reducer::Impl::verify(std::source_location where) {
+  if (!verdicts_ || meeting_due_ || settled_ == pass_) return;
+  DDP_CHECK(!in_pass(), InvalidArgument, "verify within a pass");
+  take(verdicts_->wait(pass_, settled_, last_sum_, group_->timeout(), where), where);
+}
+
+void Reducer::Impl::take(const Verdicts::Verdict& verdict, std::source_location where) {
+  if (!verdict.bad) {
+    settled_ = verdict.pass;
+    return;
+  }
+  if (verdict.status.abandoned > 0) {  // that rank is on its way elsewhere
+    meeting_due_ = true;
+    throw ReductionError(describe_abandoned(verdict.status));
+  }
+  throw ReductionError(describe(meet(verdict.pass, where)));
+}
+
+// Ranks notice a bad pass at different points: at once where the fault is, which stays here until the others come, and
+// elsewhere when the verdict is seen, with the buckets of further passes launched perhaps. Those are matched, so that
+// what is queued on the lanes comes to an end; they were refused like the first. Then all ranks are in the same place.
+std::vector<PassAccount> Reducer::Impl::meet(std::uint32_t pass, std::source_location where) {
+  std::vector<PassAccount> accounts;
+  for (const comm::Bytes& bytes : side_channel_->all_gather(encode(account(pass)), last_sum_, where)) {
+    accounts.push_back(decode_account(bytes));
+  }
+  std::uint64_t latest = 0;
+  for (const PassAccount& one : accounts) latest = std::max(latest, one.latest);
+  missing_.clear();
+  twice_.clear();
+  unexpected_.clear();
+  {
+    const std::scoped_lock lock(mutex_);
+    const StreamView stream = current_stream(device());
+    while (pass_ < latest) {
+      ++pass_;
+      status_ = {.fault = true};
+      start_buckets();
+      awaited_ = 0;
+      while (next_ < set_->buckets().size()) launch(next_);
+      for (Bucket& bucket : set_->buckets()) std::exchange(bucket.work, {}).wait(stream, where);
+    }
+    if (judged_on_ && !(*judged_on_ == stream)) stream.wait_for(*judged_on_);
+    verdicts_->clear();
+  }
+  settled_ = pass_;
+  refused_ = pass_;
+  meeting_due_ = false;
+  return accounts;
+}
+
+void Reducer::Impl::abandon() noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (!open_) return;
+  open_ = false;
+  if (!synchronize_) return;
+  copied_in_.clear();
+  status_.abandoned = true;
+  try {
+    launch_rest();
+  } catch (...) {  // the group is unusable: its peers have an error of their own already
+    next_ = set_->buckets().size();
+  }
+  if (!verdicts_) return;
+  meeting_due_ = true;
+  try {
+    verdicts_->refuse();
+  } catch (...) {  // a device in trouble updates nothing
+    return;
+  }
+}
+
+}  // namespace ddp::parallel

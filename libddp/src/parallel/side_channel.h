@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "ddp/comm/process_group.h"
+
+namespace ddp::parallel {
+
+/// How the ranks of a device group talk when a pass has gone wrong. Not through the lanes of the buckets: ranks notice
+/// at different points of their programs, some have queued the buckets of the passes after it already and the others
+/// never will. Over the group's store; over a lane of its own where there is none.
+class SideChannel {
+ public:
+  /// Collective in order: the ranks' n-th channels of a group belong together. `lane` is used where there is no store.
+  SideChannel(std::shared_ptr<comm::ProcessGroup> group, int lane);
+  static bool needs_lane(const comm::ProcessGroup& group) { return group.store() == nullptr; }
+
+  /// Every rank's bytes, by rank. Blocks the host until all have called, for at most the group's time-out, and gives up
+  /// as soon as `sum` has failed.
+  std::vector<comm::Bytes> all_gather(const comm::Bytes& mine, const comm::Work& sum, std::source_location where);
+
+ private:
+  std::string key(std::uint64_t call, int rank) const;
+
+  const std::shared_ptr<comm::ProcessGroup> group_;
+  const std::shared_ptr<comm::Store> store_;
+  const int lane_;
+  std::int64_t id_ = 0;
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace ddp::parallel

@@ -1,0 +1,57 @@
+#include "parallel/verdicts.h"
+
+#include <atomic>
+#include <thread>
+
+#include "core/observer.h"
+#include "tensor/tensor_impl.h"
+
+namespace ddp::parallel {
+
+Verdicts::Verdicts(Device device) : state_(zeros({16}, {DType::int32, device})), host_(raw::take_host_word(device)) {}
+
+void Verdicts::guard(const BucketSet& set) const {
+  for (const Bucket& bucket : set.buckets()) guard(bucket.memory);
+}
+
+void Verdicts::guard(const Tensor& memory) const { memory.impl()->storage()->set_refusal(state_.impl()->storage()); }
+
+void Verdicts::release(const BucketSet& set) {
+  for (const Bucket& bucket : set.buckets()) bucket.memory.impl()->storage()->set_refusal({});
+}
+
+void Verdicts::judge(const Tensor& word, int ranks, std::uint32_t pass) {
+  raw::judge_status_word(word, ranks, pass, state_, host_);
+}
+
+Verdicts::Verdict Verdicts::look() const {
+  const std::uint64_t told = std::atomic_ref<std::uint64_t>(*host_).load(std::memory_order_acquire);
+  const auto verdict = static_cast<std::uint32_t>(told);
+  return {static_cast<std::uint32_t>(told >> 32U), verdict != 0, decode_verdict(verdict)};
+}
+
+Verdicts::Verdict Verdicts::wait(std::uint32_t pass, std::uint32_t after, const comm::Work& sum,
+                                 std::chrono::milliseconds timeout, std::source_location where) const {
+  using Clock = std::chrono::steady_clock;
+  const auto there = [&](const Verdict& verdict) {
+    return verdict.pass > after && (verdict.bad || verdict.pass >= pass);
+  };
+  Verdict verdict = look();
+  if (there(verdict)) return verdict;
+  sum.wait_blocking(where);
+  const core::BlockingScope scope("verdict on a reduction", state_.device(), where);
+  // The sum is there; what is left is a launch of some microseconds behind it, and what else the stream had before.
+  const auto begin = Clock::now();
+  for (verdict = look(); !there(verdict); verdict = look()) {
+    const auto waited = Clock::now() - begin;
+    DDP_CHECK(waited < timeout, TimeoutError, "the verdict on pass ", pass, " of a reduction on ", state_.device(),
+              " did not come within ", timeout.count(), " ms after its last sum; the device seems to be stuck");
+    if (waited > std::chrono::microseconds(50)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return verdict;
+}
+
+void Verdicts::refuse() { state_.fill_(1); }
+void Verdicts::clear() { state_.zero_(); }
+
+}  // namespace ddp::parallel
