@@ -367,7 +367,7 @@ TEST(Parameters, StridedGradientIsReducedByElement) {
       for (std::size_t j = 0; j < 3; ++j) {
         for (std::size_t i = 0; i < 2; ++i) x[j * 2 + i] = static_cast<float>((rank + 1) * (7 * i + j) * 2);
       }
-      run_backward(model(tensor(x, {3, 2})));
+      run_backward(model(put(tensor(x, {3, 2}))));
       EXPECT_EQ(module->w.grad().template to_vector<double>(), (std::vector<double>{0, 3, 6, 21, 24, 27}));
     });
   }
@@ -414,7 +414,7 @@ TEST(Gradients, MemoryIsHeldOnceWithViewsAndTwiceWithout) {
     on_ranks(2, [&](int rank, const auto& group) {
       auto module = std::make_shared<Many>(4, elements);
       group->barrier();
-      const std::int64_t before = memory_stats(Device::cpu()).in_use;
+      const std::int64_t before = memory_stats(test_device()).in_use;
       group->barrier();
       auto model = wrap(module, group, {.gradient_as_bucket_view = views});
       for (int step = 0; step < 3; ++step) {
@@ -422,7 +422,7 @@ TEST(Gradients, MemoryIsHeldOnceWithViewsAndTwiceWithout) {
         run_backward(model(1.0));
       }
       group->barrier();
-      if (rank == 0) extra = static_cast<double>(memory_stats(Device::cpu()).in_use - before);
+      if (rank == 0) extra = static_cast<double>(memory_stats(test_device()).in_use - before);
       group->barrier();
     });
     EXPECT_LE(extra / 2, (views ? 1.1 : 2.1) * bytes);

@@ -332,7 +332,7 @@ TEST(Ddp, TwoForwardsOneBackwardAndRetainedGraph) {
     auto module = std::make_shared<Scale>();
     auto model = wrap(module, group);
     const Tensor both = add(model(1.0 + rank), model(10.0 + rank));
-    both.backward(ones({1}), true);
+    both.backward(ones(both.sizes(), both.options()), true);
     EXPECT_EQ(value_of(module->w.grad()), 12);
     model.zero_grad();
     run_backward(both);

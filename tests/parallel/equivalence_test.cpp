@@ -24,7 +24,7 @@ Tensor random_tensor(const Dims& sizes, DType dtype, std::mt19937_64& random, do
   std::uniform_real_distribution<double> uniform(-scale, scale);
   std::vector<double> values(static_cast<std::size_t>(sizes.product()));
   for (double& value : values) value = uniform(random);
-  return to(tensor(values, sizes), dtype);
+  return put(to(tensor(values, sizes), dtype));
 }
 
 void initialise(nn::Module& module, unsigned seed) {
@@ -40,7 +40,9 @@ template <class M>
 std::shared_ptr<M> make_module(DType dtype) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  return std::make_shared<M>(dtype);
+  auto module = std::make_shared<M>(dtype);
+  module->to(test_device());
+  return module;
 }
 
 class Mlp : public nn::Module {
@@ -85,7 +87,7 @@ Batch rows(int step, std::int64_t global, std::int64_t first, std::int64_t count
   std::vector<std::int64_t> labels(static_cast<std::size_t>(global));
   for (std::int64_t& label : labels) label = static_cast<std::int64_t>(random() % 5);
   return {contiguous(slice(input, 0, first, first + count)),
-          tensor(std::vector<std::int64_t>(labels.begin() + first, labels.begin() + first + count), {count})};
+          put(tensor(std::vector<std::int64_t>(labels.begin() + first, labels.begin() + first + count), {count}))};
 }
 
 // Momentum, so that an error of one step is carried on.
@@ -176,7 +178,8 @@ std::vector<Result> train_on_ranks(int size, DType dtype, int steps, const DDPOp
 
 template <class M>
 Result train_alone(int ranks, DType dtype, int steps) {
-  M module(dtype);
+  const auto made = make_module<M>(dtype);
+  M& module = *made;
   initialise(module, 7);
   Single<M> single{module};
   return train(module, single, ranks, 0, dtype, steps);
@@ -251,7 +254,7 @@ TEST(UnequalBatches, EveryRankCountsTheSame) {
   on_ranks(2, [](int rank, const auto& group) {
     auto module = std::make_shared<Scale>();
     auto model = wrap(module, group);
-    const Tensor x = rank == 0 ? tensor({2.0F, 2.0F, 2.0F, 2.0F}) : tensor({7.0F});
+    const Tensor x = put(rank == 0 ? tensor({2.0F, 2.0F, 2.0F, 2.0F}) : tensor({7.0F}));
     mean(model(x)).backward();
     EXPECT_EQ(value_of(module->w.grad()), 4.5);
   });

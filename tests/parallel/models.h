@@ -14,7 +14,7 @@
 /// Small modules whose gradients are known by hand.
 namespace ddp::test {
 
-inline Tensor scalar(double value, DType dtype = DType::float32) { return full({1}, value, {dtype}); }
+inline Tensor scalar(double value, DType dtype = DType::float32) { return full({1}, value, {dtype, test_device()}); }
 
 /// y = w * x: the local gradient of w is x.
 class Scale : public nn::Module {
@@ -43,7 +43,8 @@ class Two : public nn::Module {
 class Many : public nn::Module {
  public:
   Many(std::size_t n, std::int64_t elements) {
-    for (std::size_t i = 0; i < n; ++i) p.push_back(register_parameter(concat("p", i), ones({elements})));
+    for (std::size_t i = 0; i < n; ++i)
+      p.push_back(register_parameter(concat("p", i), ones({elements}, {DType::float32, test_device()})));
   }
   Tensor forward(double x) {
     Tensor y = mul(p[0], x);
@@ -61,7 +62,9 @@ inline double value_of(const Tensor& tensor) { return tensor.to_vector<double>()
 template <class M>
 parallel::DistributedDataParallel<M> wrap(const std::shared_ptr<M>& module,
                                           const std::shared_ptr<comm::ProcessGroup>& group,
-                                          const parallel::DDPOptions& options = {}) {
+                                          parallel::DDPOptions options = {}) {
+  module->to(group->device());
+  options.blocking_check = true;  // every rank throws at the end of backward, on any device
   return parallel::DistributedDataParallel<M>(module, group, options);
 }
 

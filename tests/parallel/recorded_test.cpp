@@ -83,7 +83,7 @@ TEST(Recorded, PlanOrderOnEveryRankWhileBackwardRunsAndNothingIsCopied) {
     }
     for (int step = 1; step <= 3; ++step) {
       model.zero_grad();
-      const Tensor loss = model(full({2, kWidth}, size * (rank + 1.0) * step));
+      const Tensor loss = model(put(full({2, kWidth}, size * (rank + 1.0) * step)));
       group->clear_calls();
       arrived.clear();
       loss.backward();

@@ -18,7 +18,7 @@ void run_pass(Reducer& reducer, double value) {
     gradient.fill_(value);
     reducer.mark_ready(slot);
   }
-  reducer.finish();
+  end_pass(reducer);
 }
 
 void expect_mean(Reducer& reducer, double value) {
@@ -35,7 +35,7 @@ TEST(ReducerFaults, MissingGradientIsNamedOnEveryRankAndTheNextPassWorks) {
       reducer.mark_ready(2);
       if (rank != size - 1) reducer.mark_ready(1);
       reducer.mark_ready(0);
-      const std::string text = text_of<ReductionError>([&] { reducer.finish(); });
+      const std::string text = text_of<ReductionError>([&] { end_pass(reducer); });
       EXPECT_TRUE(has(text, concat("'p1' got no gradient on rank ", size - 1))) << text;
       EXPECT_FALSE(has(text, "p0") || has(text, "p2")) << text;
       EXPECT_FALSE(reducer.in_pass());
@@ -51,7 +51,7 @@ TEST(ReducerFaults, MissingEverywhere) {
     Reducer reducer(group, make_slots({8, 8}));
     reducer.prepare();
     reducer.mark_ready(0);
-    const std::string text = text_of<ReductionError>([&] { reducer.finish(); });
+    const std::string text = text_of<ReductionError>([&] { end_pass(reducer); });
     EXPECT_TRUE(has(text, "'p1' got no gradient on all 3 ranks")) << text;
   });
 }
@@ -63,7 +63,7 @@ TEST(ReducerFaults, ReadyTwiceIsNamedOnEveryRank) {
     reducer.prepare();
     for (std::size_t slot = 3; slot-- > 0;) reducer.mark_ready(slot);
     if (rank == 0) reducer.mark_ready(2);
-    const std::string text = text_of<ReductionError>([&] { reducer.finish(); });
+    const std::string text = text_of<ReductionError>([&] { end_pass(reducer); });
     EXPECT_TRUE(has(text, "'p2' became ready twice in one pass on rank 0")) << text;
     run_pass(reducer, 2);
     expect_mean(reducer, 2);
@@ -77,7 +77,7 @@ TEST(ReducerFaults, DifferentActiveSlotsAreNamed) {
     reducer.prepare();
     reducer.mark_ready(1);
     if (rank != 1) reducer.mark_ready(0);
-    const std::string text = text_of<ReductionError>([&] { reducer.finish(); });
+    const std::string text = text_of<ReductionError>([&] { end_pass(reducer); });
     EXPECT_TRUE(has(text, "'p0' is frozen (requires_grad false) on rank 1 and not on the others")) << text;
   });
 }
@@ -90,7 +90,7 @@ TEST(ReducerFaults, InactiveOnAllRanksIsNotMissing) {
     Tensor gradient = reducer.gradient(1);
     gradient.fill_(2.0 * rank);
     reducer.mark_ready(1);
-    reducer.finish();
+    end_pass(reducer);
     EXPECT_EQ(gradient.to_vector<double>(), std::vector<double>(8, 1.0));
     reducer.set_active(0, true);
     run_pass(reducer, 4.0 * rank);
@@ -105,12 +105,13 @@ TEST(ReducerFaults, InactiveSlotThatBecomesReady) {
     reducer.prepare();
     reducer.mark_ready(1);
     reducer.mark_ready(0);
-    const std::string text = text_of<ReductionError>([&] { reducer.finish(); });
+    const std::string text = text_of<ReductionError>([&] { end_pass(reducer); });
     EXPECT_TRUE(has(text, "'p0' got a gradient though frozen when the pass began on all 2 ranks")) << text;
   });
 }
 
 TEST(ReducerFaults, RanksInDifferentPassesAreNamed) {
+  if (on_cuda()) GTEST_SKIP() << "two reducers meet there by mistake, which only lanes shared by all allow";
   on_ranks(2, [](int rank, const auto& group) {
     // Two reducers with equal plans: rank 0 uses the first twice, rank 1 each of them once.
     Reducer reducer(group, make_slots({8}));
@@ -136,7 +137,7 @@ TEST(ReducerFaults, RankThatGivesUpIsNamedAndTheNextPassWorks) {
       } else {
         reducer.mark_ready(1);
         reducer.mark_ready(0);
-        const std::string text = text_of<ReductionError>([&] { reducer.finish(); });
+        const std::string text = text_of<ReductionError>([&] { end_pass(reducer); });
         EXPECT_TRUE(has(text, concat("rank ", round, " left backward by an exception"))) << text;
       }
       EXPECT_FALSE(reducer.in_pass());
@@ -199,7 +200,7 @@ TEST_P(StartDifference, IsNamedOnEveryRank) {
     ReducerOptions options;
     std::vector<std::string> parts;
   };
-  const std::vector<GradientSlot> usual = {{"w", {5, 3}}, {"b", {5}}};
+  const std::vector<GradientSlot> usual = put({{"w", {5, 3}}, {"b", {5}}});
   const std::vector<Case> cases = {
       {{{"w", {5, 4}}, {"b", {5}}}, {}, {"sizes of parameter 'w'", "[5, 3] on rank 0", "[5, 4] on rank "}},
       {{{"w", {5, 3}}}, {}, {"parameter 1: 'b' [5] float32 on rank 0, none on rank "}},
@@ -217,7 +218,7 @@ TEST_P(StartDifference, IsNamedOnEveryRank) {
     on_ranks(size, [&](int rank, const auto& group) {
       const bool odd = rank == size - 1;
       const std::string text = text_of<InvalidArgument>(
-          [&] { Reducer(group, odd ? one.odd : usual, odd ? one.options : ReducerOptions{}); });
+          [&] { Reducer(group, odd ? put(one.odd) : usual, odd ? one.options : ReducerOptions{}); });
       for (const std::string& part : one.parts) EXPECT_TRUE(has(text, part)) << text;
       EXPECT_TRUE(has(text, concat("rank ", size - 1))) << text;
     });
@@ -228,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, StartDifference, testing::Values(2, 3));
 
 TEST(ReducerAlone, NothingIsSentCopiedOrMissing) {
   on_ranks(1, [](int, const auto& group) {
-    std::vector<float> own(3, 7.0F);
+    const Tensor own = full({3}, 7.0, {DType::float32, test_device()});
     std::vector<GradientSlot> slots = make_slots({3, 5});
     slots[0].memory = own.data();
     const auto before = group->counters().collectives;
@@ -238,9 +239,9 @@ TEST(ReducerAlone, NothingIsSentCopiedOrMissing) {
     for (int step = 0; step < 2; ++step) {
       reducer.prepare();
       reducer.mark_ready(0);
-      reducer.finish();
+      end_pass(reducer);
     }
-    EXPECT_EQ(own, (std::vector<float>{7, 7, 7}));
+    EXPECT_EQ(own.to_vector<double>(), std::vector<double>(3, 7));
     EXPECT_EQ(reducer.counters().collectives + reducer.counters().bytes_copied, 0U);
     EXPECT_EQ(group->counters().collectives, before);
   });

@@ -48,8 +48,8 @@ Reducer::Impl::Impl(std::shared_ptr<comm::ProcessGroup> group, std::vector<Gradi
   }
   const int own_lanes = kFirstLane + static_cast<int>(lanes_);
   if (device().is_cuda()) {
-    const bool side_lane = SideChannel::needs_lane(*group_);
-    group_->ensure_lanes(own_lanes + (side_lane ? 1 : 0));
+    in_process_ = SideChannel::needs_lane(*group_);
+    group_->ensure_lanes(own_lanes + (in_process_ ? 1 : 0));
     side_channel_.emplace(group_, own_lanes);
     verdicts_.emplace(device());
     exposed_.emplace(device());
@@ -122,11 +122,12 @@ void Reducer::Impl::prepare(bool synchronize, bool allow_rebuild, std::source_lo
     const std::scoped_lock lock(mutex_);
     DDP_CHECK(!open_, InvalidArgument, "prepare within a pass: finish or abandon the present one first");
   }
-  settle(where);
   if (verdicts_) {
     poll(where);
+    // Before anything is waited for that a peer launches in there.
     if (synchronize && meeting_due_) meet(pass_, where);
   }
+  settle(where);
   if (synchronize && allow_rebuild) rebuild(where);
   const std::scoped_lock lock(mutex_);
   open_ = true;

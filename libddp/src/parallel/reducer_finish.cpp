@@ -20,6 +20,11 @@ void Reducer::Impl::finish(bool blocking, std::source_location where) {
     launch_rest();
   }
   if (verdicts_) {
+    // To wait for a sum of an in-process group may block the host until the peers have called; one of them may be at a
+    // meeting about the pass before this one, and wait for this rank.
+    if (in_process_ && pass_ - 1 > settled_ && !meeting_due_) {
+      take(verdicts_->wait(pass_ - 1, settled_, last_sum_, group_->timeout(), where), where);
+    }
     order_sums(where);
     if (!blocking && !faulty()) {
       copy_out();

@@ -93,6 +93,7 @@ class Reducer::Impl {
   // --- CUDA groups only ---
   std::optional<Verdicts> verdicts_;
   std::optional<SideChannel> side_channel_;
+  bool in_process_ = false;      // a group without a store
   std::optional<Stream> joint_;  // where a bucket is launched that several streams have written
   mutable std::optional<ExposedTime> exposed_;
   mutable double exposed_collected_ms_ = 0;
