@@ -12,6 +12,7 @@
 #include "ddp/core/device.h"
 #include "ddp/core/dtype.h"
 #include "ddp/core/error.h"
+#include "ddp/core/precision.h"
 #include "ddp/core/stream.h"
 #include "ddp/data/data_loader.h"
 #include "ddp/data/dataset.h"
