@@ -1,8 +1,8 @@
 #include <csignal>
-#include <deque>
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "autograd/pass.h"
 #include "core/thread_state.h"
@@ -45,7 +45,7 @@ class Worker {
       std::unique_lock guard(mutex_);
       ready_.wait(guard, [this] { return !jobs_.empty(); });
       const auto [pass, lane] = jobs_.front();
-      jobs_.pop_front();
+      jobs_.erase(jobs_.begin());
       guard.unlock();
       pass->drain(lane);
     }
@@ -53,7 +53,7 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<std::pair<Pass*, std::size_t>> jobs_;
+  std::vector<std::pair<Pass*, std::size_t>> jobs_;  // the oldest first; more than one only when passes meet
 };
 
 /// Never destroyed: a worker idles until the process ends, also when `exit` is called from a hook.

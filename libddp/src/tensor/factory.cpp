@@ -33,9 +33,10 @@ std::size_t bytes_of(std::int64_t elements, const Dims& sizes, DType dtype) {
 
 Tensor empty(const Dims& sizes, const TensorOptions& options) {
   check_sizes(sizes);
-  const std::size_t bytes = bytes_of(raw::checked_numel(sizes), sizes, options.dtype);
-  return Tensor(make_intrusive<TensorImpl>(make_intrusive<Storage>(bytes, options.device), sizes,
-                                           contiguous_strides(sizes), 0, options.dtype));
+  const std::int64_t numel = raw::checked_numel(sizes);
+  const std::size_t bytes = bytes_of(numel, sizes, options.dtype);
+  return Tensor(
+      make_intrusive<TensorImpl>(make_intrusive<Storage>(bytes, options.device), sizes, numel, options.dtype));
 }
 
 Tensor full(const Dims& sizes, double value, const TensorOptions& options) {

@@ -61,6 +61,9 @@ TensorImpl::TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, const D
       dtype_(dtype),
       contiguous_(numel_ == 0 || is_row_major(sizes, strides)) {}
 
+TensorImpl::TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, std::int64_t numel, DType dtype)
+    : storage_(std::move(storage)), sizes_(sizes), strides_(contiguous_strides(sizes)), numel_(numel), dtype_(dtype) {}
+
 TensorImpl::TensorImpl(const TensorImpl& other, Alias)
     : storage_(other.storage_),
       sizes_(other.sizes_),

@@ -51,6 +51,8 @@ class TensorImpl : public RefCounted, public core::Pooled {
  public:
   struct Alias {};
   TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, const Dims& strides, std::int64_t offset, DType dtype);
+  /// Row-major, without an offset; `numel` is the product of the sizes.
+  TensorImpl(IntrusivePtr<Storage> storage, const Dims& sizes, std::int64_t numel, DType dtype);
   /// The same numbers outside the graph.
   TensorImpl(const TensorImpl& other, Alias);
 
