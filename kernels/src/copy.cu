@@ -100,7 +100,7 @@ cudaError_t move(const Array& destination, const ConstArray& source, const Sizes
     return cudaGetLastError();
   }
   const ConstArray* const in[] = {&source};
-  return launch_map<U, U>(destination, in, sizes, Identity{}, stream);
+  return launch_map<U, U, true>(destination, in, sizes, Identity{}, stream);
 }
 
 }  // namespace

@@ -145,8 +145,9 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-/// Launches over `sizes`. Zero elements launch nothing.
-template <class Out, class T, int Inputs, class Body>
+/// Launches over `sizes`. Zero elements launch nothing. Arithmetic on whole numbers, which training has little of,
+/// goes without packs unless `Packs` asks for them: half the code to compile.
+template <class Out, class T, bool Packs = !std::is_integral_v<T>, int Inputs = 1, class Body>
 cudaError_t launch_map(const Array& out, const ConstArray* const (&in)[Inputs], const Sizes& sizes, const Body& body,
                        cudaStream_t stream) {
   MapPlan<Inputs + 1> plan;
@@ -162,15 +163,17 @@ cudaError_t launch_map(const Array& out, const ConstArray* const (&in)[Inputs], 
   }
   if (!plan.walk.set(sizes, strides, true)) return cudaErrorInvalidValue;
   if (plan.walk.count == 0) return cudaSuccess;
-  constexpr int kWidth = 16 / sizeof(T);
-  plan.try_packs(kWidth, addresses, bytes);
   Out* to = static_cast<Out*>(out.data);
-  if (plan.width > 1) {
-    map_kernel<Out, T, Inputs, kWidth>
-        <<<map_blocks(plan.walk.count), kMapThreads, 0, stream>>>(to, sources, plan, body);
-  } else {
-    map_kernel<Out, T, Inputs, 1><<<map_blocks(plan.walk.count), kMapThreads, 0, stream>>>(to, sources, plan, body);
+  if constexpr (Packs) {
+    constexpr int kWidth = 16 / sizeof(T);
+    plan.try_packs(kWidth, addresses, bytes);
+    if (plan.width > 1) {
+      map_kernel<Out, T, Inputs, kWidth>
+          <<<map_blocks(plan.walk.count), kMapThreads, 0, stream>>>(to, sources, plan, body);
+      return cudaGetLastError();
+    }
   }
+  map_kernel<Out, T, Inputs, 1><<<map_blocks(plan.walk.count), kMapThreads, 0, stream>>>(to, sources, plan, body);
   return cudaGetLastError();
 }
 

@@ -48,6 +48,13 @@ struct SumPlan {
     return kept.set(stay, {&x, &out}, true) && reduced.set(go, {&x}, true);
   }
 
+  /// All elements to one result.
+  bool set(const Sizes& sizes, const Strided& x) {
+    Sizes one = sizes;
+    for (int d = 0; d < sizes.rank && d < kMaxRank; ++d) one.sizes[d] = 1;
+    return set(one, Strided{}, sizes, x);
+  }
+
   /// Deals out the work. `pack` elements of x, which begins at `address`, are read at a time where possible.
   void deal(int pack, const void* address, std::size_t bytes) {
     const int last = reduced.rank - 1;
@@ -55,7 +62,7 @@ struct SumPlan {
     const std::int64_t step = reduced.rank == 0 ? 1 : reduced.strides[0][last];
     const bool closer = kept.rank == 0 || (reduced.rank > 0 && step < kept.strides[0][kept.rank - 1]);
     mapping.set(kept.count, reduced.count, run, closer);
-    if (mapping.inner && reduced.rank > 0 && step == 1 && run % pack == 0 && multiples(pack) &&
+    if (pack > 1 && mapping.inner && reduced.rank > 0 && step == 1 && run % pack == 0 && multiples(pack) &&
         reinterpret_cast<std::uintptr_t>(address) % (bytes * pack) == 0) {
       width = pack;
       reduced.sizes[last] /= pack;
@@ -191,7 +198,7 @@ template <class Of, class Out, class T>
 cudaError_t launch_sum(SumPlan& plan, void* out, const void* x, bool accumulate, void* scratch,
                        std::size_t* scratch_bytes, cudaStream_t stream) {
   using Sum = typename Of::Sum;
-  constexpr int kWidth = 16 / sizeof(T);
+  constexpr int kWidth = std::is_integral_v<T> ? 1 : 16 / sizeof(T);  // whole numbers are rare: less to compile
   plan.deal(kWidth, x, sizeof(T));
   const std::size_t needed = plan.parts == 1 ? 0 : sizeof(Sum) * static_cast<std::size_t>(plan.parts * plan.kept.count);
   if (needed > *scratch_bytes) {
@@ -201,12 +208,14 @@ cudaError_t launch_sum(SumPlan& plan, void* out, const void* x, bool accumulate,
   *scratch_bytes = needed;
   Sum* partial = needed == 0 ? nullptr : static_cast<Sum*>(scratch);
   const dim3 grid(static_cast<unsigned>(plan.mapping.blocks), static_cast<unsigned>(plan.parts));
-  if (plan.width > 1) {
-    sum_kernel<Of, Out, T, kWidth><<<grid, kReduceThreads, 0, stream>>>(
+  const auto launch = [&](auto width) {
+    sum_kernel<Of, Out, T, decltype(width)::value><<<grid, kReduceThreads, 0, stream>>>(
         static_cast<Out*>(out), static_cast<const T*>(x), plan, partial, accumulate);
+  };
+  if (kWidth > 1 && plan.width > 1) {
+    launch(std::integral_constant<int, kWidth>{});
   } else {
-    sum_kernel<Of, Out, T, 1><<<grid, kReduceThreads, 0, stream>>>(static_cast<Out*>(out), static_cast<const T*>(x),
-                                                                   plan, partial, accumulate);
+    launch(std::integral_constant<int, 1>{});
   }
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess || partial == nullptr) return error;
