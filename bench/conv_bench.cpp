@@ -59,7 +59,8 @@ void max_pool2d(benchmark::State& state) {
 void max_pool2d_grad(benchmark::State& state) {
   const Tensor x = rand({64, 64, 24, 24});
   const auto y = raw::max_pool2d(x, kHalving);
-  measure(state, static_cast<double>(x.numel()), [&] { return raw::max_pool2d_grad(y.values, y.indices, x.sizes()); });
+  measure(state, static_cast<double>(x.numel()),
+          [&] { return raw::max_pool2d_grad(y.values, y.indices, x.sizes(), kHalving); });
 }
 BENCHMARK(max_pool2d);
 BENCHMARK(max_pool2d_grad);

@@ -81,7 +81,7 @@ TEST(Pool, MaxWithIndicesAndGradient) {
         EXPECT_EQ(y.values.sizes(), out_sizes(c));
         EXPECT_EQ(y.values.to_vector<double>(), values) << to_string(c.x);
         EXPECT_EQ(y.indices.to_vector<int>(), indices) << to_string(c.x);
-        EXPECT_EQ(raw::max_pool2d_grad(lay_out(grad, layout), y.indices, c.x).to_vector<double>(), x_grad);
+        EXPECT_EQ(raw::max_pool2d_grad(lay_out(grad, layout), y.indices, c.x, c.params).to_vector<double>(), x_grad);
       }
     }
   }
@@ -185,8 +185,13 @@ TEST(Pool, WrongArgumentsAreNamed) {
   EXPECT_NE(error_of([] { raw::adaptive_avg_pool2d(zeros({2, 3, 4, 4}), {0, 2}); }).find("(0, 2)"), std::string::npos);
   EXPECT_NE(error_of([] {
               raw::max_pool2d_grad(zeros({1, 1, 2, 2}), zeros({1, 1, 2, 2}, {DType::int64, Device::cpu()}),
-                                   {1, 1, 4, 4});
+                                   {1, 1, 4, 4}, {.kernel = {2, 2}, .stride = {2, 2}});
             }).find("expected int32"),
+            std::string::npos);
+  EXPECT_NE(error_of([] {
+              raw::max_pool2d_grad(zeros({1, 1, 2, 2}), zeros({1, 1, 2, 2}, {DType::int32, Device::cpu()}),
+                                   {1, 1, 4, 4}, {.kernel = {3, 3}, .stride = {2, 2}});
+            }).find("gradient"),
             std::string::npos);
 }
 

@@ -39,7 +39,8 @@ struct MaxPoolResult {
   Tensor indices;
 };
 MaxPoolResult max_pool2d(const Tensor& x, const PoolParams& params);
-Tensor max_pool2d_grad(const Tensor& grad, const Tensor& indices, const Dims& input_sizes);
+/// `indices` and `params` as of the forward call.
+Tensor max_pool2d_grad(const Tensor& grad, const Tensor& indices, const Dims& input_sizes, const PoolParams& params);
 Tensor avg_pool2d(const Tensor& x, const PoolParams& params);
 Tensor avg_pool2d_grad(const Tensor& grad, const Dims& input_sizes, const PoolParams& params);
 /// Output row i averages input rows [floor(i*H/P), ceil((i+1)*H/P)), columns likewise.

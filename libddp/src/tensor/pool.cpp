@@ -55,18 +55,15 @@ MaxPoolResult max_pool2d(const Tensor& x, const PoolParams& params) {
   return y;
 }
 
-Tensor max_pool2d_grad(const Tensor& grad, const Tensor& indices, const Dims& input_sizes) {
+Tensor max_pool2d_grad(const Tensor& grad, const Tensor& indices, const Dims& input_sizes, const PoolParams& params) {
   check_floating("max_pool2d_grad", grad);
   check_same_device("max_pool2d_grad", grad, indices);
-  check_rank("max_pool2d_grad", input_sizes);
-  check_rank("max_pool2d_grad", grad.sizes());
   check_sizes("max_pool2d_grad", "indices", indices, grad.sizes());
   DDP_CHECK(indices.dtype() == DType::int32, InvalidArgument, "max_pool2d_grad: indices are ", indices.dtype(),
             "; expected int32");
-  DDP_CHECK(grad.size(0) == input_sizes[0] && grad.size(1) == input_sizes[1], InvalidArgument,
-            "max_pool2d_grad: gradient ", grad.sizes(), " does not fit an input of ", input_sizes);
+  check_sizes("max_pool2d_grad", "gradient", grad, output_sizes("max_pool2d_grad", input_sizes, params));
   return input_grad(grad, input_sizes, [&](PoolBackend& backend, const Tensor& out) {
-    backend.max_pool2d_grad(contiguous(grad), contiguous(indices), out);
+    backend.max_pool2d_grad(contiguous(grad), contiguous(indices), params, out);
   });
 }
 

@@ -57,17 +57,19 @@ class Conv2dNode final : public Node {
 
 class MaxPool2dNode final : public Node {
  public:
-  MaxPool2dNode(const Tensor& x, const Tensor& indices) : Node(x.device()), sizes_(x.sizes()), indices_(indices) {
+  MaxPool2dNode(const Tensor& x, const Tensor& indices, const raw::PoolParams& params)
+      : Node(x.device()), sizes_(x.sizes()), params_(params), indices_(indices) {
     add_edge(x);
   }
   std::string_view name() const override { return "max_pool2d"; }
   void apply(std::vector<Tensor>& grads, std::vector<Tensor>& inputs) override {
-    inputs[0] = raw::max_pool2d_grad(grads[0], indices_.get(name()), sizes_);
+    inputs[0] = raw::max_pool2d_grad(grads[0], indices_.get(name()), sizes_, params_);
   }
   void release_saved() override { indices_.release(); }
 
  private:
   Dims sizes_;
+  raw::PoolParams params_;
   SavedTensor indices_;
 };
 
@@ -85,9 +87,10 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 }
 
 Tensor max_pool2d(const Tensor& x, Size2 kernel, const Pool2dOptions& options) {
-  raw::MaxPoolResult found = raw::max_pool2d(x, autograd::pool_params(kernel, options));
+  const raw::PoolParams params = autograd::pool_params(kernel, options);
+  raw::MaxPoolResult found = raw::max_pool2d(x, params);
   if (autograd::needs_graph({&x})) {
-    autograd::set_history(found.values, make_intrusive<autograd::MaxPool2dNode>(x, found.indices));
+    autograd::set_history(found.values, make_intrusive<autograd::MaxPool2dNode>(x, found.indices, params));
   }
   return std::move(found.values);
 }

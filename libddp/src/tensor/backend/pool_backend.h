@@ -14,7 +14,9 @@ class PoolBackend {
                           const Tensor& /*indices*/) {
     missing("max_pool2d", values);
   }
-  virtual void max_pool2d_grad(const Tensor& /*grad*/, const Tensor& /*indices*/, const Tensor& out) {
+  /// An index lies in its output's window.
+  virtual void max_pool2d_grad(const Tensor& /*grad*/, const Tensor& /*indices*/, const PoolParams& /*params*/,
+                               const Tensor& out) {
     missing("max_pool2d_grad", out);
   }
   virtual void avg_pool2d(const Tensor& /*x*/, const PoolParams& /*params*/, const Tensor& out) {

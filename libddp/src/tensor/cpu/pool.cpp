@@ -176,7 +176,8 @@ class CpuPool final : public PoolBackend {
   void max_pool2d(const Tensor& x, const PoolParams& params, const Tensor& values, const Tensor& indices) override {
     dispatch_floating("max_pool2d", x.dtype(), [&]<class T>(TypeTag<T>) { max_pool<T>(x, params, values, indices); });
   }
-  void max_pool2d_grad(const Tensor& grad, const Tensor& indices, const Tensor& out) override {
+  void max_pool2d_grad(const Tensor& grad, const Tensor& indices, const PoolParams& /*params*/,
+                       const Tensor& out) override {
     dispatch_floating("max_pool2d_grad", grad.dtype(),
                       [&]<class T>(TypeTag<T>) { max_pool_gradient<T>(grad, indices, out); });
   }

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/allocator.h"
 #include "ddp_kernels/foreach.h"
 #include "tensor/backend/foreach_backend.h"
 #include "tensor/cuda/kernel_call.h"
+#include "tensor/cuda/scratch.h"
 
 namespace ddp::raw {
 namespace {
@@ -77,24 +77,6 @@ void for_arrays(std::span<const Tensor> tensors, const Launch& launch) {
   for_tables<kernels::ArrayTable>(tensors, kernels::array_capacity(), put_array, launch);
 }
 
-/// Device memory for the work of one call, in stream order.
-class Scratch {
- public:
-  Scratch(std::int64_t doubles, Device device)
-      : bytes_(static_cast<std::size_t>(doubles) * sizeof(double)),
-        stream_(current_stream(device)),
-        data_(static_cast<double*>(core::allocate(bytes_, stream_))) {}
-  ~Scratch() { core::deallocate(data_, bytes_, stream_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  double* data() const { return data_; }
-
- private:
-  std::size_t bytes_;
-  StreamView stream_;
-  double* data_;
-};
-
 class CudaForeach final : public ForeachBackend {
  public:
   void sgd_step(std::span<const Chunk> chunks, const SgdParams& params, Device device) override {
@@ -139,7 +121,7 @@ class CudaForeach final : public ForeachBackend {
     constexpr std::int64_t kLeastPiece = kernels::kForeachTile;
     std::int64_t most = 0;
     for (const Tensor& tensor : tensors) most += (tensor.numel() + kLeastPiece - 1) / kLeastPiece;
-    const Scratch partials(most, device);
+    const cuda::Scratch<double> partials(most, device);
     std::int64_t count = 0;
     for_arrays(tensors, [&](const kernels::ArrayTable& table) {
       launch_kernel("kernels::squares", device,
