@@ -1,0 +1,9 @@
+#include "tensor/cuda/conv_cudnn.h"
+
+namespace ddp::raw::cuda {
+
+bool cudnn_forward(const Tensor&, const Tensor&, const ConvParams&, const Tensor&) { return false; }
+bool cudnn_input_grad(const Tensor&, const Tensor&, const ConvParams&, const Tensor&) { return false; }
+bool cudnn_weight_grad(const Tensor&, const Tensor&, const ConvParams&, const Tensor&) { return false; }
+
+}  // namespace ddp::raw::cuda
