@@ -44,7 +44,15 @@ struct GroupCounters {
 ///
 /// Ranks that call different things (kind, operation, root, dtype, sizes) get no result: the in-process group
 /// fails at once, Gloo when it has waited half a second (it then compares over the store), on every rank and
-/// naming both sides. Labels are compared with `InitOptions::check_collectives` only.
+/// naming both sides. Labels are compared with `InitOptions::check_collectives` only. NCCL does not notice by itself:
+/// a rank that has waited half a second compares with what the others have called on the lane, but a rank whose part
+/// NCCL took for done has by then got numbers; `check_collectives` compares before anything is sent.
+///
+/// On CUDA devices a collective comes after what the caller's current stream of the group's device has, on a stream of
+/// the lane's own, and `Work::wait` orders a stream after it without blocking the host. Messages (send, recv) are
+/// queued when both ranks have called; until then waiting for one blocks the host. A failure that shows later, on the
+/// device, is thrown by calls that block and by the group's next calls. NCCL wants all collectives of a GPU, of
+/// whatever lane or group, in one order on all ranks; the other groups only those of one lane.
 ///
 /// When a rank fails or a deadline passes, every waiting call on every rank throws CommError or
 /// TimeoutError naming the collective, its label and the rank at fault as far as known; the group is then

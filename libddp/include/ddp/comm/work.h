@@ -43,6 +43,7 @@ class Work {
   void wait_blocking(std::source_location where = std::source_location::current()) const;
   /// The failure, or null. Does not block.
   std::exception_ptr error() const { return state_ ? state_->error() : nullptr; }
+  /// Host nanoseconds (steady clock); 0 before. On CUDA: when it was queued, and when its end was first seen.
   std::int64_t started_ns() const { return state_ ? state_->started_ns() : 0; }
   std::int64_t ended_ns() const { return state_ ? state_->ended_ns() : 0; }
 

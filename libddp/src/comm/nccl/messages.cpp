@@ -46,6 +46,11 @@ class Messages::Channel {
   };
 
   void run() {
+    try {
+      core_->adopt_thread();
+    } catch (const Error&) {
+      // The first message says it again.
+    }
     std::unique_lock lock(mutex_);
     while (true) {
       condition_.wait(lock, [this] { return stopping_ || !posted_.empty() || !pending_.empty(); });

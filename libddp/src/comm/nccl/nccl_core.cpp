@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "core/cuda/check.h"
 #include "core/cuda/device_guard.h"
 #include "ddp/trace/device_span.h"
 
 namespace ddp::comm {
 namespace {
 
-/// All NCCL calls of a device go through here one after the other, whatever group or lane they are of, so that ranks
+/// All collectives of a device go through here one after the other, whatever group or lane they are of, so that ranks
 /// that call in one order also launch in one order.
 std::mutex& launch_queue(Device device) {
   static std::array<std::mutex, kMaxCpuDevices> queues;
@@ -34,6 +35,17 @@ NcclCore::~NcclCore() {
   }
 }
 
+void NcclCore::adopt_thread() { DDP_CUDA_CHECK(cudaSetDevice(device().index)); }
+
+Clock::time_point NcclCore::poll(Clock::time_point now) noexcept {
+  // The watchdog's thread. A failure shows again in the queries that follow.
+  int current = -1;
+  if (cudaGetDevice(&current) != cudaSuccess || current != device().index) {
+    static_cast<void>(cudaSetDevice(device().index));
+  }
+  return StoreCore::poll(now);
+}
+
 ncclResult_t NcclCore::finish_in_progress(ncclComm_t comm) {
   // Only where the user has made communicators non-blocking by NCCL_COMM_BLOCKING=0, and for messages.
   const auto deadline = deadline_after(config_.timeout);
@@ -52,7 +64,10 @@ void NcclCore::run(NcclLane& lane, const Event* ready, std::optional<int> pair_r
   std::string problem;
   try {
     const core::cuda::DeviceGuard guard(device());
-    const std::lock_guard queue_lock(launch_queue(device()));
+    std::unique_lock queue_lock(launch_queue(device()), std::defer_lock);
+    // Not for messages, whose two ranks connect inside the call: two of them in opposite directions would each keep the
+    // other's peer out.
+    if (!pair_rank) queue_lock.lock();
     const std::lock_guard lock(lane.mutex);
     if (lane.comm == nullptr || dead()) {
       problem = concat("ended because: ", death_reason());
@@ -181,7 +196,7 @@ void NcclCore::abort_communicators() {
     }
   }
   try {
-    const core::cuda::DeviceGuard guard(device());
+    adopt_thread();
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0)
     if (!blocking.empty()) {
       static_cast<void>(ncclGroupStart());
@@ -215,7 +230,7 @@ void NcclCore::abort_communicators() {
 
 void NcclCore::close_communicators() {
   try {
-    const core::cuda::DeviceGuard guard(device());
+    adopt_thread();
     for (const auto& lane : all_lanes()) {  // in one order on all ranks: NCCL meets at this point
       const std::lock_guard inside(lane->mutex);
       if (lane->comm == nullptr) continue;
@@ -241,6 +256,7 @@ void NcclCore::close() noexcept {
   constexpr std::chrono::seconds kAbort{10};
   try {
     if (!dead()) {
+      if (all_lanes().empty()) return;
       std::unique_lock lock(end_mutex_);
       const auto self = std::static_pointer_cast<NcclCore>(shared_from_this());
       closer_ = start_library_thread([self] { self->close_communicators(); });

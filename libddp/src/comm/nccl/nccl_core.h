@@ -59,6 +59,11 @@ class NcclCore final : public StoreCore {
   /// The same for a message, after the work's own ready event.
   void enqueue_message(NcclLane& lane, int pair_rank, StreamWork& work);
 
+  /// Makes the group's device the current one of a thread of the library, for good: to go back to another device would
+  /// start a context there.
+  void adopt_thread();
+  Clock::time_point poll(Clock::time_point now) noexcept override;
+
   /// Ends the communicators: orderly within a deadline, or the abort's end is waited for. Never throws.
   void close() noexcept;
 

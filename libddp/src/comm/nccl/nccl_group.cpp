@@ -155,6 +155,7 @@ std::shared_ptr<ProcessGroup> make_nccl_group(const NcclConfig& config, std::sou
   DDP_CHECK(config.device.is_cuda(), InvalidArgument, "a NCCL group on device ", config.device,
             "; it needs a cuda device");
   core::check_device(config.device);
+  DDP_CHECK(config.store != nullptr, InvalidArgument, "a NCCL group needs a store");
   auto group = std::make_shared<NcclGroup>(config);
   group->connect();
   // Nobody goes on, and perhaps away with the store, before all ranks are connected.
