@@ -9,7 +9,7 @@ constexpr std::int64_t kFewClasses = 128;  // 32 lanes with 4 elements each
 constexpr std::int64_t kShortRow = 1024;   // 32 lanes with 32 elements each
 constexpr unsigned kLongRowThreads = 512;
 
-unsigned lanes_for(std::int64_t classes) { return power_of_two((classes + 3) / 4, 32); }
+unsigned lanes_for(std::int64_t classes) { return power_of_two_from((classes + 3) / 4, 32); }
 
 /// Numbers of a call in the form that the kernels use.
 template <class T>
@@ -197,7 +197,7 @@ cudaError_t cross_entropy_grad(void* out, const void* grad, const void* log_prob
   if (options.rows == 0 || options.classes == 0) return cudaSuccess;
   return with_floating(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    const unsigned lanes = power_of_two((options.classes + 3) / 4, kThreads);
+    const unsigned lanes = power_of_two_from((options.classes + 3) / 4, kThreads);
     cross_entropy_grad_kernel<<<blocks_of(options.rows, kThreads / lanes), kThreads, 0, stream>>>(
         static_cast<T*>(out), static_cast<const T*>(grad), static_cast<const T*>(log_probs), target, options.rows,
         options.classes, divisor_of(options), 1 - options.smoothing, weight_of_all(options), lanes);

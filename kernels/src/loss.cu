@@ -55,8 +55,7 @@ struct Largest {
     return a.at < b.at ? a : b;
   }
   static __device__ State exchanged(State state, unsigned mask) {
-    return {kernels::exchanged(state.value, mask),
-            static_cast<std::int64_t>(__shfl_xor_sync(~0U, static_cast<long long>(state.at), mask))};
+    return {kernels::exchanged(state.value, mask), kernels::exchanged(state.at, mask)};
   }
 };
 
@@ -88,7 +87,7 @@ __global__ void __launch_bounds__(kSumThreads)
   __shared__ double room[32];
   double part = 0;
   for (unsigned i = threadIdx.x; i < count; i += kSumThreads) part += partials[i];
-  part = merged_block<SumOf<double>>(part, room) / divisor;
+  part = merged_block<PlainSum<double>>(part, room) / divisor;
   if (threadIdx.x != 0) return;
   switch (type) {
     case Type::float32:
@@ -108,7 +107,7 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-unsigned lanes_for(std::int64_t classes) { return power_of_two((classes + 3) / 4, 32); }
+unsigned lanes_for(std::int64_t classes) { return power_of_two_from((classes + 3) / 4, 32); }
 
 }  // namespace
 

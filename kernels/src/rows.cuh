@@ -32,7 +32,7 @@ __device__ C nan_of() {
 }
 
 /// The smallest power of two that is at least n, but not over `most` (a power of two).
-inline unsigned power_of_two(std::int64_t n, unsigned most) {
+inline unsigned power_of_two_from(std::int64_t n, unsigned most) {
   unsigned power = 1;
   while (power < most && static_cast<std::int64_t>(power) < n) power *= 2;
   return power;
@@ -47,6 +47,9 @@ inline unsigned blocks_of(std::int64_t count, std::int64_t each) {
 
 __device__ inline float exchanged(float value, unsigned mask) { return __shfl_xor_sync(~0U, value, mask); }
 __device__ inline double exchanged(double value, unsigned mask) { return __shfl_xor_sync(~0U, value, mask); }
+__device__ inline std::int64_t exchanged(std::int64_t value, unsigned mask) {
+  return static_cast<std::int64_t>(__shfl_xor_sync(~0U, static_cast<long long>(value), mask));
+}
 
 /// Merges the states of groups of `lanes` neighbours (a power of two, at most 32); all of them get the result.
 /// Whole warps must call this together. `Op::merged(a, b)` is symmetric bit for bit, `Op::exchanged(a, mask)` is
@@ -73,7 +76,7 @@ __device__ typename Op::State merged_block(typename Op::State state, typename Op
 
 /// A plain sum.
 template <class C>
-struct SumOf {
+struct PlainSum {
   using State = C;
   static __device__ State none() { return 0; }
   static __device__ State merged(State a, State b) { return a + b; }

@@ -35,7 +35,7 @@ struct SoftmaxForward {
 template <class T>
 struct SoftmaxBackward {
   using C = Compute<T>;
-  using Op = SumOf<C>;
+  using Op = PlainSum<C>;
   struct Item {
     C grad;
     C y;
@@ -148,11 +148,11 @@ cudaError_t launch_softmax(const Body& body, std::int64_t outer, std::int64_t le
   if (inner > 1) {
     const std::int64_t columns = outer * inner;
     // With columns enough for the device, whole lines matter more than a column's time.
-    const unsigned parts = power_of_two(length / 8, columns >= 65536 ? 8 : 32);
+    const unsigned parts = power_of_two_from(length / 8, columns >= 65536 ? 8 : 32);
     softmax_columns<<<blocks_of(columns, kRowThreads / parts), kRowThreads, 0, stream>>>(body, columns, length, inner,
                                                                                          parts);
   } else if (length <= 128) {
-    const unsigned lanes = power_of_two((length + 3) / 4, 32);
+    const unsigned lanes = power_of_two_from((length + 3) / 4, 32);
     softmax_short_rows<4><<<blocks_of(outer, kRowThreads / lanes), kRowThreads, 0, stream>>>(
         body, outer, static_cast<int>(length), lanes);
   } else if (length <= kShortRow) {
