@@ -25,7 +25,7 @@ inline unsigned threads_alone(std::int64_t threads_needed, unsigned most) {
 template <class Out>
 __device__ void leave_sum(double part, Out* out, double* partials, double divisor) {
   __shared__ double room[32];
-  part = merged_block<PlainSum<double>>(part, room);
+  part = merged_block<SumOf<double>>(part, room);
   if (threadIdx.x != 0) return;
   if (gridDim.x == 1) {
     *out = Convert<Out, double>::apply(part / divisor);

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kSumThreads)
   __shared__ double room[32];
   double part = 0;
   for (unsigned i = threadIdx.x; i < count; i += kSumThreads) part += partials[i];
-  part = merged_block<PlainSum<double>>(part, room) / divisor;
+  part = merged_block<SumOf<double>>(part, room) / divisor;
   if (threadIdx.x != 0) return;
   switch (type) {
     case Type::float32:

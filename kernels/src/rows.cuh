@@ -76,7 +76,7 @@ __device__ typename Op::State merged_block(typename Op::State state, typename Op
 
 /// A plain sum.
 template <class C>
-struct PlainSum {
+struct SumOf {
   using State = C;
   static __device__ State none() { return 0; }
   static __device__ State merged(State a, State b) { return a + b; }

@@ -35,7 +35,7 @@ struct SoftmaxForward {
 template <class T>
 struct SoftmaxBackward {
   using C = Compute<T>;
-  using Op = PlainSum<C>;
+  using Op = SumOf<C>;
   struct Item {
     C grad;
     C y;

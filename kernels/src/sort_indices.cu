@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kSortThreads)
       if (inside && lane == static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) mine[which] += __popc(peers);
       __syncwarp();
     });
-    below = merged_block<PlainSum<std::int64_t>>(below, room);  // and waits for all warps' counts
+    below = merged_block<SumOf<std::int64_t>>(below, room);  // and waits for all warps' counts
 
     // In front of a row's places: those of smaller rows, then those of earlier warps.
     std::int64_t total = 0;
