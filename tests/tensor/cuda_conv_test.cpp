@@ -149,5 +149,51 @@ TEST(CudaConv, ByColumns) {
   }
 }
 
+// What training takes goes to cuDNN, in all directions, with strict and with rounded float32.
+TEST(CudaConv, CudnnTakesWhatTrainingNeeds) {
+  if (!raw::cuda::has_cudnn()) GTEST_SKIP() << "this build has no cuDNN";
+  const Tensor x = ones({8, 32, 26, 26}, {DType::float32, kGpu});
+  const Tensor weight = ones({64, 32, 3, 3}, x.options());
+  const Tensor y = ones({8, 64, 24, 24}, x.options());
+  for (const bool tf32 : {false, true}) {
+    set_allow_tf32(tf32);
+    EXPECT_TRUE(raw::cuda::cudnn_forward(x, weight, {}, empty(y.sizes(), x.options()))) << "tf32 " << tf32;
+    EXPECT_TRUE(raw::cuda::cudnn_input_grad(y, weight, {}, empty(x.sizes(), x.options()))) << "tf32 " << tf32;
+    EXPECT_TRUE(raw::cuda::cudnn_weight_grad(y, x, {}, empty(weight.sizes(), x.options()))) << "tf32 " << tf32;
+  }
+  set_allow_tf32(false);
+}
+
+TEST(CudaConv, Tf32IsASwitchAndOffAtFirst) {
+  ASSERT_FALSE(allow_tf32());
+  const Tensor x = raw::to(tensor(random_values(8 * 32 * 26 * 26, 0, 1, 1), {8, 32, 26, 26}), DType::float32);
+  const Tensor weight = raw::to(tensor(random_values(64 * 32 * 9, 0, 1, 2), {64, 32, 3, 3}), DType::float32);
+  const auto on_gpu = [&] { return raw::conv2d(raw::to(x, kGpu), raw::to(weight, kGpu), {}, {}); };
+  const Tensor strict = on_gpu();
+  set_allow_tf32(true);
+  const Tensor rounded = on_gpu();
+  set_allow_tf32(false);
+  const Tensor reference = raw::conv2d(raw::to(x, DType::float64), raw::to(weight, DType::float64), {}, {});
+  EXPECT_EQ(cuda_compare_detail::difference(strict, reference, 1e-5), "");
+  EXPECT_EQ(cuda_compare_detail::difference(rounded, reference, 1e-2), "");
+  EXPECT_FALSE(equal(strict, rounded)) << "TF32 changed no bit";
+  EXPECT_TRUE(equal(strict, on_gpu()));
+}
+
+TEST(CudaConv, MeasuredChoicesGiveTheSameNumbers) {
+  set_autotune(true);
+  const raw::ConvParams params{.padding = {1, 1}};
+  compare_cuda(
+      "measured conv2d", {{{4, 8, 10, 10}}, {{12, 8, 3, 3}}},
+      [&](const Inputs& in) { return raw::conv2d(in[0], in[1], {}, params); }, dense());
+  compare_cuda(
+      "measured conv2d_input_grad", {{{4, 12, 10, 10}}, {{12, 8, 3, 3}}},
+      [&](const Inputs& in) { return raw::conv2d_input_grad(in[0], in[1], {4, 8, 10, 10}, params); }, dense());
+  compare_cuda(
+      "measured conv2d_weight_grad", {{{4, 12, 10, 10}}, {{4, 8, 10, 10}}},
+      [&](const Inputs& in) { return raw::conv2d_weight_grad(in[0], in[1], {12, 8, 3, 3}, params); }, dense());
+  set_autotune(false);
+}
+
 }  // namespace
 }  // namespace ddp
