@@ -196,6 +196,8 @@ TEST(DataLoader, RefusesBadOptions) {
   expect_error<InvalidArgument>(make({.batch_size = 5, .workers = -1}), {"workers is -1"});
   expect_error<InvalidArgument>(make({.batch_size = 5, .prefetch = 0}), {"prefetch is 0"});
   expect_error<InvalidArgument>(make({.batch_size = 5, .timeout = 0ms}), {"timeout is 0 ms"});
+  const Device missing = Device::cuda(device_count(DeviceType::cuda));
+  expect_error<InvalidArgument>(make({.batch_size = 5, .device = missing}), {to_string(missing), "CUDA devices here"});
 }
 
 /// Blocks in get_batch until it is opened.

@@ -206,5 +206,23 @@ TEST(Copy, IndexRows) {
   EXPECT_NE(error_of([&] { raw::index_rows(x, ones({2})); }), "no error");
 }
 
+TEST(Pinned, IsOrdinaryMemoryWithoutAGpu) {
+  if (device_count(DeviceType::cuda) > 0) GTEST_SKIP() << "this machine has a GPU";
+  Tensor x = empty({3}, {.dtype = DType::int32, .pinned = true});
+  x.fill_(4);
+  EXPECT_FALSE(x.is_pinned());
+  EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{4, 4, 4}));
+  x.used_on(current_stream(Device::cpu(1)));  // work on CPUs is done when its call returns
+  float memory[2] = {1, 2};
+  const Tensor blob = from_blob(memory, {2}, {.pinned = true});
+  EXPECT_FALSE(blob.is_pinned());
+  EXPECT_EQ(blob.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Pinned, IsForTheCpu) {
+  EXPECT_EQ(error_of([] { empty({1}, {.device = Device::cuda(), .pinned = true}); }),
+            "a pinned tensor is in CPU memory, and not on cuda:0");
+}
+
 }  // namespace
 }  // namespace ddp

@@ -48,6 +48,8 @@ class DeviceRuntime {
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void deallocate_pinned(void* pointer) noexcept = 0;
 
+  /// Whether memory or a stream was ever taken from it. While not, some calls would start the device.
+  virtual bool started() const noexcept = 0;
   /// What is at an address. Memory that the runtime knows nothing of is pageable.
   virtual PointerInfo describe(const void* pointer) = 0;
 

@@ -36,6 +36,7 @@ class CpuRuntime final : public DeviceRuntime {
     detail::fail<NotAvailable>("pinned host memory comes from the CUDA runtime");
   }
   void deallocate_pinned(void*) noexcept override {}
+  bool started() const noexcept override { return true; }
   PointerInfo describe(const void*) override { return {}; }
 
   bool copy(void* destination, Device, const void* source, Device, std::size_t bytes, StreamView,

@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "core/thread_state.h"
 #include "ddp/core/error.h"
+#include "ddp/trace/device_span.h"
 #include "ddp/trace/recorder.h"
 #include "tensor/copy.h"
 
@@ -22,9 +25,16 @@ std::int64_t count_batches(std::int64_t examples, const DataLoaderOptions& optio
   return options.drop_last ? examples / options.batch_size : (examples + options.batch_size - 1) / options.batch_size;
 }
 
-/// The same numbers on the loader's device. CPU devices share the memory: a new handle that keeps the old one.
+/// The same numbers on the loader's device. CPU devices share the memory: a new handle that keeps the old one. To a GPU
+/// it is a copy on the thread's current stream, out of pinned memory: what the dataset keeps, or made elsewhere, is
+/// brought there first.
 Tensor place(const Tensor& tensor, Device device) {
   if (!tensor.defined() || tensor.device() == device) return tensor;
+  if (device.is_cuda() && tensor.device().is_cpu() && !tensor.is_pinned()) {
+    Tensor pinned = empty(tensor.sizes(), {.dtype = tensor.dtype(), .pinned = true});
+    pinned.copy_(tensor);
+    return raw::to(pinned, device);
+  }
   if (!tensor.device().is_cpu() || !device.is_cpu()) return raw::to(tensor, device);
   return from_blob(tensor.data(), tensor.sizes(), {tensor.dtype(), device}, tensor.strides(), [kept = tensor] {});
 }
@@ -35,7 +45,8 @@ Tensor place(const Tensor& tensor, Device device) {
 /// `capacity` ahead of the consumer, and leaves the batch in slot number % capacity.
 class DataLoader::Epoch {
  public:
-  Epoch(const Dataset& dataset, std::vector<std::int64_t> indices, const DataLoaderOptions& options);
+  Epoch(const Dataset& dataset, std::vector<std::int64_t> indices, const DataLoaderOptions& options,
+        std::shared_ptr<Stream> copy_stream);
   ~Epoch();
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
@@ -45,7 +56,8 @@ class DataLoader::Epoch {
 
  private:
   struct Slot {
-    Batch batch;
+    Batch batch;                  // on the loader's device
+    std::optional<Event> copied;  // end of the copy to a GPU
     std::exception_ptr error;
     bool filled = false;
   };
@@ -54,6 +66,7 @@ class DataLoader::Epoch {
     const Dataset* dataset = nullptr;
     std::vector<std::int64_t> indices;
     DataLoaderOptions options;
+    std::shared_ptr<Stream> copy_stream;
     std::int64_t batches = 0;
     std::int64_t capacity = 0;
 
@@ -67,7 +80,8 @@ class DataLoader::Epoch {
     int running = 0;
     bool stop = false;
 
-    Batch make(std::int64_t number) const;
+    Batch examples(std::int64_t number) const;
+    Slot make(std::int64_t number) const;
     Slot& slot(std::int64_t number) { return slots[static_cast<std::size_t>(number % capacity)]; }
   };
 
@@ -79,11 +93,13 @@ class DataLoader::Epoch {
   std::vector<std::thread> threads_;
 };
 
-DataLoader::Epoch::Epoch(const Dataset& dataset, std::vector<std::int64_t> indices, const DataLoaderOptions& options) {
+DataLoader::Epoch::Epoch(const Dataset& dataset, std::vector<std::int64_t> indices, const DataLoaderOptions& options,
+                         std::shared_ptr<Stream> copy_stream) {
   State& state = *state_;
   state.dataset = &dataset;
   state.indices = std::move(indices);
   state.options = options;
+  state.copy_stream = std::move(copy_stream);
   state.batches = count_batches(static_cast<std::int64_t>(state.indices.size()), options);
   // Never more places than batches, whatever `prefetch` is.
   state.capacity = std::clamp<std::int64_t>(std::int64_t{options.workers} * options.prefetch, 1,
@@ -139,11 +155,35 @@ void DataLoader::Epoch::finish() noexcept {
   threads_.clear();
 }
 
-Batch DataLoader::Epoch::State::make(std::int64_t number) const {
+Batch DataLoader::Epoch::State::examples(std::int64_t number) const {
   const std::int64_t begin = number * options.batch_size;
   const std::int64_t count = std::min(options.batch_size, static_cast<std::int64_t>(indices.size()) - begin);
   return dataset->get_batch(
       std::span(indices).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
+}
+
+DataLoader::Epoch::Slot DataLoader::Epoch::State::make(std::int64_t number) const {
+  Slot slot;
+  slot.filled = true;
+  if (!copy_stream) {
+    slot.batch = examples(number);
+    slot.batch = {place(slot.batch.input, options.device), place(slot.batch.target, options.device)};
+    return slot;
+  }
+  Batch host;
+  {
+    const core::PinHostMemory pin;
+    host = examples(number);
+  }
+  // The device memory is the copy stream's: it comes back there when its last user is done, and the next copy into it
+  // waits for that on the device.
+  const StreamGuard guard(*copy_stream);
+  trace::DeviceSpan span(trace::SpanKind::copy, *copy_stream, "batch");
+  slot.batch = {place(host.input, options.device), place(host.target, options.device)};
+  span.end(*copy_stream);
+  slot.copied.emplace(options.device);
+  slot.copied->record(*copy_stream);
+  return slot;
 }
 
 void DataLoader::Epoch::work(const std::shared_ptr<State>& shared) {
@@ -165,11 +205,11 @@ void DataLoader::Epoch::work(const std::shared_ptr<State>& shared) {
     if (state.taken == state.batches) state.room.notify_all();
     lock.unlock();
     Slot made;
-    made.filled = true;
     try {
-      made.batch = state.make(number);
+      made = state.make(number);
     } catch (...) {
       made.error = std::current_exception();
+      made.filled = true;
     }
     lock.lock();
     state.slot(number) = std::move(made);
@@ -185,7 +225,7 @@ bool DataLoader::Epoch::next(Batch& batch) {
   Slot slot;
   if (state.options.workers == 0) {
     if (state.consumed == state.batches) return false;
-    slot.batch = state.make(state.consumed++);
+    slot = state.make(state.consumed++);
   } else {
     std::unique_lock lock(state.mutex);
     if (state.consumed == state.batches) return false;
@@ -199,7 +239,14 @@ bool DataLoader::Epoch::next(Batch& batch) {
     state.room.notify_one();
   }
   if (slot.error) std::rethrow_exception(slot.error);
-  batch = {place(slot.batch.input, state.options.device), place(slot.batch.target, state.options.device)};
+  if (slot.copied) {
+    const StreamView stream = current_stream(state.options.device);
+    stream.wait(*slot.copied);
+    for (const Tensor& tensor : {slot.batch.input, slot.batch.target}) {
+      if (tensor.defined()) tensor.used_on(stream);
+    }
+  }
+  batch = std::move(slot.batch);
   return true;
 }
 
@@ -216,10 +263,14 @@ DataLoader::DataLoader(const Dataset& dataset, const Sampler& sampler, const Dat
             "; it must be at least 1");
   DDP_CHECK(options.timeout.count() >= 1, InvalidArgument, "DataLoader: timeout is ",
             static_cast<std::int64_t>(options.timeout.count()), " ms; it must be at least 1 ms");
+  if (options.device.is_cuda()) {
+    copy_stream_ = std::make_shared<Stream>(options.device);
+    trace::name_track(*copy_stream_, concat(options.device, " copy"));
+  }
 }
 
 DataLoader::Iterator DataLoader::begin() {
-  return Iterator(std::make_shared<Epoch>(*dataset_, sampler_->indices(), options_));
+  return Iterator(std::make_shared<Epoch>(*dataset_, sampler_->indices(), options_, copy_stream_));
 }
 
 std::int64_t DataLoader::size() const { return count_batches(sampler_->size(), options_); }

@@ -5,8 +5,10 @@
 
 #include "core/device_runtime.h"
 #include "core/observer.h"
+#include "core/thread_state.h"
 #include "tensor/backend/copy_backend.h"
 #include "tensor/checks.h"
+#include "tensor/tensor_impl.h"
 
 namespace ddp::raw {
 
@@ -24,14 +26,24 @@ bool same_memory(Device a, Device b) { return a == b || (a.is_cpu() && b.is_cpu(
 
 // Same sizes, different memories. Bytes travel row-major and in the destination's dtype, so conversion and
 // strides are dealt with on one side or the other.
-void copy_across(const Tensor& destination, const Tensor& source) {
+void copy_across(const Tensor& destination, const Tensor& source, std::source_location where) {
+  const bool pinned = source.impl()->storage()->is_pinned();
+  const core::PinHostMemory pin(pinned);  // what is packed out of pinned memory shall not block either
   const Tensor packed = contiguous(to(source, destination.dtype()));
-  const Tensor landing = destination.is_contiguous() ? destination : empty(destination.sizes(), destination.options());
-  const Device gpu = destination.device().is_cuda() ? destination.device() : source.device();
-  core::device_runtime(DeviceType::cuda)
-      .copy(landing.data(), landing.device(), packed.data(), packed.device(), static_cast<std::size_t>(packed.nbytes()),
-            current_stream(gpu));
-  if (!landing.is_same(destination)) copy_backend(destination.device()).copy(destination, landing);
+  const bool direct = destination.is_contiguous();
+  const Tensor landing = direct ? destination : empty(destination.sizes(), destination.options());
+  const StreamView stream = current_stream(destination.device().is_cuda() ? destination.device() : source.device());
+  if (source.device().is_cuda()) stream.wait_for(current_stream(source.device()));
+  const bool in_flight = core::device_runtime(DeviceType::cuda)
+                             .copy(landing.data(), landing.device(), packed.data(), packed.device(),
+                                   static_cast<std::size_t>(packed.nbytes()), stream, where);
+  if (in_flight) {
+    packed.used_on(stream);
+    landing.used_on(stream);
+  }
+  if (direct) return;
+  if (in_flight && landing.device().is_cpu()) stream.synchronize(where);
+  copy_backend(destination.device()).copy(destination, landing);
 }
 
 }  // namespace
@@ -44,14 +56,14 @@ void fill_(const Tensor& x, double value) {
   if (x.numel() != 0) copy_backend(x.device()).fill(x, value);
 }
 
-void copy_(const Tensor& destination, const Tensor& source) {
+void copy_(const Tensor& destination, const Tensor& source, std::source_location where) {
   check_defined("copy_", "destination", destination);
   check_defined("copy_", "source", source);
   check_writable("copy_", destination);
   Tensor from = broadcast_to("copy_", source, destination.sizes());
   if (destination.numel() == 0) return;
   report_copy(destination, from);
-  if (!same_memory(destination.device(), from.device())) return copy_across(destination, from);
+  if (!same_memory(destination.device(), from.device())) return copy_across(destination, from, where);
   const Overlap meeting = overlap(destination, from);
   if (meeting == Overlap::same) return;
   if (meeting == Overlap::maybe) from = clone(from);  // writing must not change what is still to be read
@@ -84,11 +96,11 @@ Tensor to(const Tensor& x, DType dtype) {
   return out;
 }
 
-Tensor to(const Tensor& x, Device device) {
+Tensor to(const Tensor& x, Device device, std::source_location where) {
   check_defined("to", "tensor", x);
   if (x.device() == device) return x;
   Tensor out = empty(x.sizes(), {x.dtype(), device});
-  copy_(out, x);
+  copy_(out, x, where);
   return out;
 }
 

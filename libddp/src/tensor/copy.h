@@ -1,5 +1,6 @@
 #pragma once
 
+#include <source_location>
 #include <vector>
 
 #include "ddp/tensor/tensor.h"
@@ -11,12 +12,15 @@ void fill_(const Tensor& x, double value);
 /// Same or broadcastable sizes; converts dtype; copies across devices. Overlapping views of one storage are
 /// copied as if the source were read first. From floating point to whole numbers: towards zero, saturating,
 /// NaN gives 0; to bool: "not zero".
-void copy_(const Tensor& destination, const Tensor& source);
+/// Between a device and pageable CPU memory the host blocks, which is reported with `where`; pinned memory must stay as
+/// it is until the device's current stream has passed the copy, and is kept from being reused before.
+void copy_(const Tensor& destination, const Tensor& source,
+           std::source_location where = std::source_location::current());
 /// The tensor itself when it is row-major, else a row-major copy.
 Tensor contiguous(const Tensor& x);
 Tensor clone(const Tensor& x);
 Tensor to(const Tensor& x, DType dtype);
-Tensor to(const Tensor& x, Device device);
+Tensor to(const Tensor& x, Device device, std::source_location where = std::source_location::current());
 
 // Views: no data moves.
 Tensor view(const Tensor& x, const Dims& sizes);     ///< throws unless strides allow it

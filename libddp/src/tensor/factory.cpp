@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/device_runtime.h"
+#include "core/thread_state.h"
 #include "ddp/core/error.h"
 #include "ddp/tensor/tensor.h"
 #include "tensor/copy.h"
@@ -29,14 +30,51 @@ std::size_t bytes_of(std::int64_t elements, const Dims& sizes, DType dtype) {
   return static_cast<std::size_t>(bytes);
 }
 
+std::string describe(const core::PointerInfo& info) {
+  switch (info.kind) {
+    case core::PointerKind::pinned:
+      return "pinned host memory";
+    case core::PointerKind::device:
+      return concat("memory of ", Device::cuda(info.device));
+    case core::PointerKind::managed:
+      return "managed memory";
+    default:
+      return "pageable host memory";
+  }
+}
+
+void check_memory(const void* data, const TensorOptions& options) {
+  core::DeviceRuntime& cuda = core::cuda_runtime();
+  if (options.device.is_cuda()) {
+    DDP_CHECK(!options.pinned, InvalidArgument, "a pinned tensor is in CPU memory, and not on ", options.device);
+    const core::PointerInfo found = cuda.describe(data);
+    const bool there = found.kind == core::PointerKind::managed ||
+                       (found.kind == core::PointerKind::device && found.device == options.device.index);
+    DDP_CHECK(there, InvalidArgument, "from_blob: the address is in ", describe(found), ", given as memory of ",
+              options.device);
+    return;
+  }
+  // Without a GPU pinned memory is ordinary memory. A device that has not been started owns no memory.
+  if (!options.pinned && !cuda.started()) return;
+  if (device_count(DeviceType::cuda) == 0) return;
+  const core::PointerInfo found = cuda.describe(data);
+  DDP_CHECK(found.kind != core::PointerKind::device, InvalidArgument, "from_blob: the address is in ", describe(found),
+            ", given as memory of ", options.device);
+  DDP_CHECK(!options.pinned || found.kind == core::PointerKind::pinned, InvalidArgument,
+            "from_blob: the address is in ", describe(found), ", given as pinned host memory");
+}
+
 }  // namespace
 
 Tensor empty(const Dims& sizes, const TensorOptions& options) {
   check_sizes(sizes);
+  DDP_CHECK(!options.pinned || options.device.is_cpu(), InvalidArgument,
+            "a pinned tensor is in CPU memory, and not on ", options.device);
   const std::int64_t numel = raw::checked_numel(sizes);
   const std::size_t bytes = bytes_of(numel, sizes, options.dtype);
+  const bool pinned = options.pinned || core::t_pin_host_memory;
   return Tensor(
-      make_intrusive<TensorImpl>(make_intrusive<Storage>(bytes, options.device), sizes, numel, options.dtype));
+      make_intrusive<TensorImpl>(make_intrusive<Storage>(bytes, options.device, pinned), sizes, numel, options.dtype));
 }
 
 Tensor full(const Dims& sizes, double value, const TensorOptions& options) {
@@ -74,6 +112,7 @@ Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, co
                  std::function<void()> release) {
   check_sizes(sizes);
   core::check_device(options.device);
+  if (data != nullptr) check_memory(data, options);
   DDP_CHECK(strides.empty() || strides.size() == sizes.size(), InvalidArgument, "strides ", strides,
             " do not match sizes ", sizes);
   DDP_CHECK(data != nullptr || raw::checked_numel(sizes) == 0, InvalidArgument,
@@ -87,8 +126,9 @@ Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, co
               InvalidArgument, "sizes ", sizes, " with strides ", used, " reach further than 64 bits can count");
   }
   const std::size_t bytes = bytes_of(extent, sizes, options.dtype);
-  return Tensor(make_intrusive<TensorImpl>(make_intrusive<Storage>(data, bytes, options.device, std::move(release)),
-                                           sizes, used, 0, options.dtype));
+  return Tensor(make_intrusive<TensorImpl>(
+      make_intrusive<Storage>(data, bytes, options.device, std::move(release), options.pinned), sizes, used, 0,
+      options.dtype));
 }
 
 Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, StreamView stream, const Dims& strides,

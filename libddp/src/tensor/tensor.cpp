@@ -1,5 +1,6 @@
 #include "ddp/tensor/tensor.h"
 
+#include "core/device_runtime.h"
 #include "core/thread_state.h"
 #include "ddp/core/error.h"
 #include "tensor/copy.h"
@@ -34,7 +35,16 @@ Device Tensor::device() const { return require(impl_).device(); }
 bool Tensor::is_contiguous() const { return require(impl_).is_contiguous(); }
 std::int64_t Tensor::storage_offset() const { return require(impl_).offset(); }
 void* Tensor::data() const { return require(impl_).data(); }
+void Tensor::used_on(StreamView stream) const { require(impl_).storage()->used_on(stream); }
 std::uint32_t Tensor::version() const { return require(impl_).storage()->version(); }
+
+bool Tensor::is_pinned() const {
+  const Storage& storage = *require(impl_).storage();
+  if (storage.is_pinned()) return true;
+  core::DeviceRuntime& cuda = core::cuda_runtime();
+  return storage.is_foreign() && storage.device().is_cpu() && cuda.started() &&
+         cuda.describe(storage.data()).kind == core::PointerKind::pinned;
+}
 
 bool Tensor::shares_storage_with(const Tensor& other) const {
   return require(impl_).storage() == require(other.impl_).storage();
@@ -56,9 +66,9 @@ Tensor& Tensor::zero_() {
   return *this;
 }
 
-Tensor& Tensor::copy_(const Tensor& source) {
+Tensor& Tensor::copy_(const Tensor& source, std::source_location where) {
   begin_in_place(*this, "copy_");
-  raw::copy_(*this, source);
+  raw::copy_(*this, source, where);
   return *this;
 }
 

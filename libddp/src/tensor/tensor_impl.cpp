@@ -1,6 +1,7 @@
 #include "tensor/tensor_impl.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/allocator.h"
 #include "tensor/sizes.h"
@@ -17,18 +18,73 @@ void IntrusivePtr<TensorImpl>::drop() noexcept {
   if (object_ != nullptr && object_->drop_reference()) delete object_;
 }
 
-Storage::Storage(std::size_t bytes, Device device) : data_(nullptr), bytes_(bytes), stream_(current_stream(device)) {
-  data_ = core::allocate(bytes, stream_);
+struct Storage::User : core::Pooled {
+  explicit User(StreamView on) : stream(on) {}
+  StreamView stream;
+  User* next = nullptr;
+};
+
+Storage::Storage(std::size_t bytes, Device device, bool pinned)
+    : bytes_(bytes), stream_(current_stream(device)), pinned_(pinned && device.is_cpu() && core::can_pin()) {
+  data_ = pinned_ ? core::allocate_pinned(bytes) : core::allocate(bytes, stream_);
 }
 
-Storage::Storage(void* foreign, std::size_t bytes, Device device, std::function<void()> release)
-    : data_(foreign), bytes_(bytes), stream_(current_stream(device)), foreign_(true), release_(std::move(release)) {}
+Storage::Storage(void* foreign, std::size_t bytes, Device device, std::function<void()> release, bool pinned)
+    : data_(foreign),
+      bytes_(bytes),
+      stream_(current_stream(device)),
+      foreign_(true),
+      pinned_(pinned),
+      release_(std::move(release)) {}
 
 Storage::~Storage() {
-  if (!foreign_) {
+  if (users_.load(std::memory_order_acquire) != nullptr) [[unlikely]] {
+    end_after_users();
+  } else if (foreign_) {
+    release_foreign();
+  } else if (pinned_) {
+    core::deallocate_pinned(data_, bytes_, {});
+  } else {
     core::deallocate(data_, bytes_, stream_);
-    return;
   }
+}
+
+void Storage::used_on(StreamView stream) {
+  if (stream == stream_ || stream.device().is_cpu()) return;
+  for (const User* user = users_.load(std::memory_order_acquire); user != nullptr; user = user->next) {
+    if (user->stream == stream) return;
+  }
+  auto* user = new User(stream);
+  user->next = users_.load(std::memory_order_relaxed);
+  while (!users_.compare_exchange_weak(user->next, user, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+void Storage::end_after_users() noexcept {
+  User* first = users_.load(std::memory_order_acquire);
+  std::vector<StreamView> streams;
+  try {
+    for (const User* user = first; user != nullptr; user = user->next) streams.push_back(user->stream);
+    if (foreign_ && release_) {  // its owner knows nothing of our streams
+      for (const StreamView stream : streams) {
+        Event end(stream.device());
+        end.record(stream);
+        if (!end.is_complete()) end.synchronize();
+      }
+    }
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a device in trouble runs nothing any more
+  }
+  while (first != nullptr) delete std::exchange(first, first->next);
+  if (foreign_) {
+    release_foreign();
+  } else if (pinned_) {
+    core::deallocate_pinned(data_, bytes_, streams);
+  } else {
+    core::deallocate(data_, bytes_, stream_, streams);
+  }
+}
+
+void Storage::release_foreign() noexcept {
   if (!release_) return;
   try {
     release_();

@@ -12,14 +12,19 @@ namespace ddp {
 /// foreign memory and calls `release` at the end.
 class Storage : public RefCounted, public core::Pooled {
  public:
-  Storage(std::size_t bytes, Device device);
-  Storage(void* foreign, std::size_t bytes, Device device, std::function<void()> release);
+  /// `pinned`: page-locked, for CPU devices, where there is such memory.
+  Storage(std::size_t bytes, Device device, bool pinned = false);
+  Storage(void* foreign, std::size_t bytes, Device device, std::function<void()> release, bool pinned = false);
   ~Storage() override;
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return stream_.device(); }
   bool is_foreign() const { return foreign_; }
+  bool is_pinned() const { return pinned_; }
+  /// Work queued on that stream uses the memory: who gets it after this storage waits for what the stream has when the
+  /// storage goes. Nothing needs to be said of the stream that the memory was taken for. Any thread.
+  void used_on(StreamView stream);
 
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
@@ -34,10 +39,16 @@ class Storage : public RefCounted, public core::Pooled {
   void set_refusal(IntrusivePtr<Storage> word) { refusal_ = std::move(word); }
 
  private:
+  struct User;
+  void end_after_users() noexcept;
+  void release_foreign() noexcept;
+
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   StreamView stream_;  // the stream the block was taken for
   bool foreign_ = false;
+  bool pinned_ = false;
+  std::atomic<User*> users_{nullptr};
   std::function<void()> release_;
   std::atomic<std::uint32_t> version_{0};
   IntrusivePtr<Storage> refusal_;

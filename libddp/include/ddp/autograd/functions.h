@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <vector>
 
 #include "ddp/tensor/random.h"
@@ -71,7 +72,8 @@ Tensor cat(const std::vector<Tensor>& parts, std::int64_t dim = 0);
 Tensor contiguous(const Tensor& x);
 Tensor clone(const Tensor& x);
 Tensor to(const Tensor& x, DType dtype);
-Tensor to(const Tensor& x, Device device);
+/// Blocks the host between a GPU and CPU memory that is not pinned.
+Tensor to(const Tensor& x, Device device, std::source_location where = std::source_location::current());
 
 // --- matrix products ---
 Tensor matmul(const Tensor& a, const Tensor& b);

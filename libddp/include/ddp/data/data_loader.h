@@ -27,11 +27,15 @@ struct DataLoaderOptions {
 /// sampler gives then, and its own threads. An exception in a worker is rethrown by the iterator when the loop
 /// gets to that batch, and ends the epoch; when the last copy of the iterator is gone (a loop left early), the
 /// workers stop. On CPU devices a batch is not copied, only its tensors name the device.
+///
+/// For a GPU a worker makes its batch in pinned host memory and has it copied on a stream that belongs to the loader,
+/// while earlier batches are worked on. The stream that is current when the iterator takes the batch waits for the
+/// copy; the host does not. A batch that is used on yet another stream needs `Tensor::used_on`.
 class DataLoader {
  public:
   class Iterator;
   /// Throws InvalidArgument for a batch size below 1 or larger than the sampler's share, workers below 0,
-  /// prefetch below 1 or a timeout below 1 ms.
+  /// prefetch below 1, a timeout below 1 ms, or a GPU that is not there.
   DataLoader(const Dataset& dataset, const Sampler& sampler, const DataLoaderOptions& options = {});
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -46,6 +50,7 @@ class DataLoader {
   const Dataset* dataset_;
   const Sampler* sampler_;
   DataLoaderOptions options_;
+  std::shared_ptr<Stream> copy_stream_;  // null for a CPU device
 };
 
 class DataLoader::Iterator {

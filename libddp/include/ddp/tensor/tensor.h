@@ -27,6 +27,9 @@ void IntrusivePtr<TensorImpl>::drop() noexcept;
 struct TensorOptions {
   DType dtype = DType::float32;
   Device device = Device::cpu();
+  /// CPU memory that devices copy from and to without blocking the host (page-locked). Ordinary memory in a build
+  /// without CUDA and on a machine without a GPU.
+  bool pinned = false;
 };
 
 /// A handle to a strided, n-dimensional array with an optional place in the autograd graph. Copying a
@@ -53,7 +56,10 @@ class Tensor {
   std::int64_t nbytes() const { return numel() * static_cast<std::int64_t>(size_of(dtype())); }
   DType dtype() const;
   Device device() const;
+  /// For a tensor like this one, though not pinned.
   TensorOptions options() const { return {dtype(), device()}; }
+  /// True in page-locked CPU memory, the library's or somebody else's.
+  bool is_pinned() const;
   bool is_contiguous() const;
   std::int64_t storage_offset() const;  ///< in elements
   /// True when both look at the same storage.
@@ -64,6 +70,10 @@ class Tensor {
   // --- the numbers ---
   /// First element's address (device memory for CUDA). Null for zero elements is possible.
   void* data() const;
+  /// Says that work queued on `stream` uses the memory, which was taken for another stream or is pinned: after the last
+  /// handle is gone, who gets the memory next waits for that work in stream order. Operations on the current stream,
+  /// copies from and to pinned memory, and collectives need no such word.
+  void used_on(StreamView stream) const;
   /// The same, typed. Throws InvalidArgument when T is not the element type.
   template <class T>
   T* data_ptr() const {
@@ -83,8 +93,10 @@ class Tensor {
   // and the tensor requires grad, and raises the version that saved tensors are checked against. ---
   Tensor& fill_(double value);
   Tensor& zero_();
-  /// Copies with conversion of dtype and device; `source` is broadcast to this one's sizes.
-  Tensor& copy_(const Tensor& source);
+  /// Copies with conversion of dtype and device; `source` is broadcast to this one's sizes. Between a GPU and CPU
+  /// memory that is not pinned it blocks the host. Pinned memory may be read on the host (written, if it was the
+  /// source) when the GPU's current stream has passed the copy.
+  Tensor& copy_(const Tensor& source, std::source_location where = std::source_location::current());
   Tensor& add_(const Tensor& other, double alpha = 1.0);  ///< this += alpha * other (broadcast)
   Tensor& mul_(double factor);
   Tensor& mul_(const Tensor& other);
@@ -142,7 +154,8 @@ Tensor tensor(std::initializer_list<T> values, Device device = Device::cpu()) {
 }
 /// A tensor over memory that somebody else owns. `strides` in elements, empty for row-major. `release` is
 /// called once when the last tensor over it is gone. For device memory, `stream` is where its present
-/// contents are being written: the current stream is made to wait for it.
+/// contents are being written: the current stream is made to wait for it. Throws InvalidArgument for memory that is
+/// not where `options` say: a GPU's given as the CPU's or another GPU's, the host's as a GPU's, pageable as pinned.
 Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, const Dims& strides = {},
                  std::function<void()> release = {});
 Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, StreamView stream,

@@ -209,10 +209,11 @@ Tensor to(const Tensor& x, DType dtype) {
   return record(std::move(y), x, "to", [from = x.dtype()](const Tensor& grad) { return raw::to(grad, from); });
 }
 
-Tensor to(const Tensor& x, Device device) {
+Tensor to(const Tensor& x, Device device, std::source_location where) {
   if (x.device() == device) return x;
   // The node runs where the gradient arrives; the copy back is handed to the other device's thread.
-  return record(raw::to(x, device), x, "to", [from = x.device()](const Tensor& grad) { return raw::to(grad, from); });
+  return record(raw::to(x, device, where), x, "to",
+                [from = x.device()](const Tensor& grad) { return raw::to(grad, from); });
 }
 
 }  // namespace ddp

@@ -23,6 +23,7 @@ class NoCudaRuntime final : public DeviceRuntime {
   void deallocate(Device, void*, std::size_t) noexcept override {}
   void* allocate_pinned(std::size_t) override { refuse(); }
   void deallocate_pinned(void*) noexcept override {}
+  bool started() const noexcept override { return false; }
   PointerInfo describe(const void*) override { return {}; }
   bool copy(void*, Device, const void*, Device, std::size_t, StreamView, std::source_location) override { refuse(); }
   void fill_zero(void*, std::size_t, StreamView) override { refuse(); }

@@ -189,6 +189,8 @@ class Cuda final : public DeviceRuntime {
     if (cudaFreeHost(pointer) != cudaSuccess) static_cast<void>(cudaGetLastError());
   }
 
+  bool started() const noexcept override { return used_.load(std::memory_order_relaxed) >= 0; }
+
   PointerInfo describe(const void* pointer) override {
     cudaPointerAttributes attributes{};
     DDP_CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer));
