@@ -4,7 +4,6 @@
 #include "comm/local/local_group.h"
 #include "comm/signature.h"
 #include "core/device_runtime.h"
-#include "core/observer.h"
 #include "ddp/trace/device_span.h"
 #include "tensor/combine.h"
 
@@ -27,8 +26,6 @@ void copy(const Tensor& to, const Tensor& from, StreamView stream) {
   const auto bytes = static_cast<std::size_t>(from.nbytes());
   if (bytes == 0 || to.data() == from.data()) return;
   core::device_runtime(DeviceType::cuda).copy(to.data(), to.device(), from.data(), from.device(), bytes, stream);
-  const core::Observer* observer = core::observer();
-  if (observer != nullptr && observer->launch != nullptr) observer->launch("local group: copy", stream.device());
 }
 
 raw::Combine combine_of(ReduceOp op) {
