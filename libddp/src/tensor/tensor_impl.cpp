@@ -34,7 +34,7 @@ Storage::Storage(void* foreign, std::size_t bytes, Device device, std::function<
       bytes_(bytes),
       stream_(current_stream(device)),
       foreign_(true),
-      pinned_(pinned),
+      pinned_(pinned && core::can_pin()),
       release_(std::move(release)) {}
 
 Storage::~Storage() {
