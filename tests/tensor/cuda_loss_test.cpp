@@ -137,7 +137,7 @@ TEST(CudaCrossEntropy, AStepIsOneLaunchForwardAndOneBack) {
   const Tensor logits = zeros({512, 10}, {DType::float32, kGpu});
   const Tensor target = zeros({512}, {DType::int64, kGpu});
   const Tensor one = ones({}, {DType::float32, kGpu});
-  core::Observer counting{};
+  static core::Observer counting{};
   counting.launch = [](const char*, Device) { ++launches; };
   const core::Observer* before = core::observer();
   core::set_observer(&counting);

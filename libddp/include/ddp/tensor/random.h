@@ -6,7 +6,7 @@
 
 /// Random numbers by counter (Philox4x32-10, Salmon et al., SC 2011): element i of call number c under
 /// seed s is a pure function of (s, c, i). Integers and uniforms are bit-equal on every device and for
-/// any number of threads; normals agree within 1e-6.
+/// any number of threads; normals are computed in double and agree but for the last rounding.
 namespace ddp {
 
 /// A stream of random numbers: a seed and an offset that each call moves on. Not thread safe.
