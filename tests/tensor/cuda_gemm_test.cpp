@@ -1,6 +1,7 @@
 // Matrix products on the GPU against the CPU.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <map>
 #include <string>
 
@@ -136,6 +137,35 @@ TEST(CudaGemm, LinearGradients) {
       [](const Inputs& in) { return raw::linear_weight_grad(in[0], in[1]); }, floats());
   compare_cuda_grad("linear", {{{64, 40}}, {{10, 40}}, {{10}}},
                     [](const Inputs& in) { return ddp::linear(in[0], in[1], in[2]); });
+}
+
+TEST(CudaGemm, BothParameterGradientsOfALinearLayer) {
+  for (const bool accumulate : {false, true}) {
+    for (const auto& [n, out, in_size] : kSizes) {
+      compare_cuda(
+          "parameter gradients",
+          {{.sizes = {n, out}, .low = -0.5},
+           {{n, in_size}},
+           {.sizes = {out, in_size}, .written = true},
+           {.sizes = {out}, .written = true}},
+          [&](const Inputs& in) {
+            const auto grads = raw::linear_parameter_grads(in[0], in[1], in[2], accumulate, in[3], accumulate);
+            return std::vector<Tensor>{grads.weight, grads.bias};
+          },
+          floats());
+    }
+  }
+  // Which dtypes do it in one launch is cuBLAS's affair; the log says so.
+  for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16}) {
+    const TensorOptions options{dtype, kGpu};
+    const Tensor grad = ones({64, 1024}, options);
+    const Tensor x = ones({64, 784}, options);
+    const Launches launches;
+    raw::linear_parameter_grads(grad, x, {}, false, {}, false);
+    int count = 0;
+    for (const auto& [what, times] : launches.seen()) count += times;
+    std::printf("parameter gradients of %s: %d launches\n", std::string(name(dtype)).c_str(), count);
+  }
 }
 
 TEST(CudaGemm, WritesNothingAroundAViewOfABucket) {

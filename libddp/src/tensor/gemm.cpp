@@ -5,6 +5,7 @@
 #include "tensor/backend/gemm_backend.h"
 #include "tensor/checks.h"
 #include "tensor/copy.h"
+#include "tensor/reduce.h"
 #include "tensor/tensor_impl.h"
 
 namespace ddp::raw {
@@ -110,6 +111,32 @@ Tensor linear_weight_grad(const Tensor& grad, const Tensor& x, const Tensor& out
   const Tensor y = result("linear_weight_grad", out, {grad.size(-1), x.size(-1)}, x.options());
   multiply(transpose(apart_from(y, as_rows(grad)), 0, 1), apart_from(y, as_rows(x)), y, accumulate);
   return y;
+}
+
+LinearGrads linear_parameter_grads(const Tensor& grad, const Tensor& x, const Tensor& weight_out,
+                                   bool weight_accumulate, const Tensor& bias_out, bool bias_accumulate) {
+  check_same_kind("linear_parameter_grads", grad, x);
+  check_floating("linear_parameter_grads", x);
+  DDP_CHECK(grad.dim() > 0 && x.dim() > 0, InvalidArgument, "linear_parameter_grads: gradient ", grad.sizes(),
+            " and input ", x.sizes(), "; both need at least one dimension");
+  const Tensor grad_rows = as_rows(grad);
+  const Tensor x_rows = as_rows(x);
+  DDP_CHECK(grad_rows.size(0) == x_rows.size(0), InvalidArgument, "linear_parameter_grads: gradient ", grad.sizes(),
+            " does not fit input ", x.sizes(), "; they must agree in all but the last size");
+  const Tensor weight = result("linear_parameter_grads", weight_out, {grad.size(-1), x.size(-1)}, x.options());
+  Tensor bias = bias_out;
+  if (!bias_accumulate) {
+    bias = result("linear_parameter_grads", bias_out, {grad.size(-1)}, x.options());
+    const auto apart = [&](const Tensor& out) {
+      return overlap(out, grad_rows) == Overlap::none && overlap(out, x_rows) == Overlap::none;
+    };
+    if (grad.numel() > 0 && x.numel() > 0 && bias.is_contiguous() && apart(weight) && apart(bias) &&
+        gemm_backend(x.device()).linear_parameter_grads(grad_rows, x_rows, weight, weight_accumulate, bias)) {
+      return {weight, bias};
+    }
+  }
+  sum(grad_rows, {0}, false, bias, bias_accumulate);
+  return {linear_weight_grad(grad_rows, x_rows, weight, weight_accumulate), bias};
 }
 
 }  // namespace ddp::raw

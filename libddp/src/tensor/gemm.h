@@ -12,5 +12,13 @@ Tensor matmul(const Tensor& a, const Tensor& b, const Tensor& out = {}, bool acc
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu = false);
 /// grad^T x: [out, in] of grad [.., out] and x [.., in].
 Tensor linear_weight_grad(const Tensor& grad, const Tensor& x, const Tensor& out = {}, bool accumulate = false);
+/// Both gradients of a linear layer's parameters: linear_weight_grad, and the sum of grad over all but its last
+/// dimension. One launch where the backend can.
+struct LinearGrads {
+  Tensor weight;
+  Tensor bias;
+};
+LinearGrads linear_parameter_grads(const Tensor& grad, const Tensor& x, const Tensor& weight_out,
+                                   bool weight_accumulate, const Tensor& bias_out, bool bias_accumulate);
 
 }  // namespace ddp::raw

@@ -101,11 +101,17 @@ class LinearNode final : public Node {
   std::string_view name() const override { return "linear"; }
   void apply(std::vector<Tensor>& grads, std::vector<Tensor>& inputs) override {
     const Tensor grad = as_rows(grads[0]);
-    if (needs_input_grad(2)) {
+    if (needs_input_grad(1) && needs_input_grad(2)) {
+      const Destination weight = destination(1);
+      const Destination bias = destination(2);
+      raw::LinearGrads both = raw::linear_parameter_grads(grad, as_rows(x_.get(name())), weight.tensor,
+                                                          weight.accumulate, bias.tensor, bias.accumulate);
+      inputs[1] = std::move(both.weight);
+      inputs[2] = std::move(both.bias);
+    } else if (needs_input_grad(2)) {
       const Destination into = destination(2);
       inputs[2] = raw::sum(grad, {0}, false, into.tensor, into.accumulate);
-    }
-    if (needs_input_grad(1)) {
+    } else if (needs_input_grad(1)) {
       const Destination into = destination(1);
       inputs[1] = raw::linear_weight_grad(grad, as_rows(x_.get(name())), into.tensor, into.accumulate);
     }

@@ -18,6 +18,12 @@ class GemmBackend {
                       const Tensor& out) {
     missing("linear", out);
   }
+  /// `out` [out, in] = or += grad^T x and `bias` [out] = sums of grad over its rows, of grad [n, out] and x [n, in]
+  /// with n > 0; `bias` is contiguous. False, with nothing done, where that is no single launch.
+  virtual bool linear_parameter_grads(const Tensor& /*grad*/, const Tensor& /*x*/, const Tensor& /*out*/,
+                                      bool /*accumulate*/, const Tensor& /*bias*/) {
+    return false;
+  }
 
  private:
   [[noreturn]] static void missing(std::string_view operation, const Tensor& where) {

@@ -211,6 +211,22 @@ class CudaGemm final : public GemmBackend {
     matmul(x, transposed, out, false);
     finish(bias.defined());
   }
+
+  bool linear_parameter_grads(const Tensor& grad, const Tensor& x, const Tensor& out, bool accumulate,
+                              const Tensor& bias) override {
+    const Tensor left = transpose(grad, 0, 1);
+    if (!form_of(left, false).usable || !form_of(x, false).usable || !is_output_form(out)) return false;
+    bool swapped = false;
+    GemmCall call = call_of(left, x, out, accumulate, swapped);
+    if (!swapped) return false;
+    // cuBLAS's B is grad, whose sums over k belong to the columns that it sees: the rows of `out`.
+    call.epilogue = Epilogue::bias_grad_b;
+    call.a = x.data();
+    call.b = left.data();
+    call.d = out.data();
+    call.bias = bias.data();
+    return cuda::run_gemm(call, out.device());
+  }
 };
 
 }  // namespace
