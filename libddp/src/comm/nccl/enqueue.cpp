@@ -1,6 +1,7 @@
 #include "comm/nccl/enqueue.h"
 
 #include "comm/signature.h"
+#include "core/allocator.h"
 #include "core/cuda/check.h"
 #include "core/observer.h"
 #include "tensor/combine.h"
@@ -54,7 +55,8 @@ void report(const char* what, StreamView stream) {
 std::size_t elements(const Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 std::byte* bytes(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
 
-/// The calls of one collective, joined by NCCL into one launch.
+/// The calls of one collective, joined by NCCL into one launch. Other ranks' launches, on other devices of the process
+/// too, wait for it: no memory is asked of the system before it is made.
 class Calls {
  public:
   explicit Calls(const NcclPlace& place) : place_(place) { note(ncclGroupStart()); }
@@ -84,6 +86,7 @@ class Calls {
   }
 
  private:
+  const core::NoDeviceAllocation scope_{"a group of NCCL calls"};
   const NcclPlace& place_;
   bool open_ = true;
   ncclResult_t result_ = ncclSuccess;
