@@ -136,4 +136,5 @@ def cpu_name():
     return platform.processor()
 
 
-main()
+if __name__ == "__main__":
+    main()

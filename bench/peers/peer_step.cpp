@@ -29,6 +29,9 @@ struct Settings {
   int steps = 100;
   int warmup = 20;
   double bucket_cap_mb = 25;
+  std::string device = "cpu";
+  int windows = 10;
+  bool tf32 = false;
 };
 
 /// Weights from a hash of the element's number, so that both sides start alike (see torch_step.py).
@@ -50,25 +53,76 @@ void set_weights(ddp::nn::Module& module) {
   }
 }
 
+struct Timings {
+  std::vector<double> step_ms;
+  std::vector<double> losses;
+};
+
+/// Each step by itself: its loss is read at its end.
+template <class Step>
+Timings time_steps(const Settings& settings, const std::vector<ddp::data::Batch>& batches, const Step& step) {
+  Timings timings;
+  auto last = Clock::now();
+  for (const auto& batch : batches) {
+    timings.losses.push_back(step(batch).template item<double>());
+    const auto now = Clock::now();
+    timings.step_ms.push_back(std::chrono::duration<double, std::milli>(now - last).count());
+    last = now;
+  }
+  timings.step_ms.erase(timings.step_ms.begin(), timings.step_ms.begin() + settings.warmup);
+  return timings;
+}
+
+/// Steps queued back to back, as in training; the mean of each window of steps, from one wait for the device to the
+/// next.
+template <class Step>
+Timings time_windows(const Settings& settings, const std::vector<ddp::data::Batch>& batches, const Step& step) {
+  Timings timings;
+  std::vector<ddp::Tensor> losses;
+  std::size_t next = 0;
+  const auto run_steps = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ddp::Tensor loss = step(batches[next++ % batches.size()]);
+      if (losses.size() < 20) losses.push_back(std::move(loss));
+    }
+  };
+  const ddp::StreamView stream = ddp::current_stream(batches.front().input.device());
+  run_steps(settings.warmup);
+  for (int window = 0; window < settings.windows; ++window) {
+    stream.synchronize();
+    const auto start = Clock::now();
+    run_steps(settings.steps);
+    stream.synchronize();
+    timings.step_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count() / settings.steps);
+  }
+  for (const ddp::Tensor& loss : losses) timings.losses.push_back(loss.item<double>());
+  return timings;
+}
+
 template <class Model>
 void run(const Settings& settings) {
+  const bool cuda = settings.device == "cuda";
   std::shared_ptr<ddp::comm::ProcessGroup> group;
-  if (settings.mode == "ddp") group = ddp::comm::init_process_group({.backend = "gloo"});
+  if (settings.mode == "ddp") group = ddp::comm::init_process_group({.backend = cuda ? "nccl" : "gloo"});
   const int rank = group ? group->rank() : 0;
   const int size = group ? group->size() : 1;
+  const ddp::Device device = group ? group->device() : cuda ? ddp::Device::cuda(0) : ddp::Device::cpu();
 
   const ddp::data::FashionMNIST dataset(settings.data);
   std::vector<ddp::data::Batch> batches;
-  for (int step = 0; step < settings.steps + settings.warmup; ++step) {
+  const int count = cuda ? 64 : settings.steps + settings.warmup;
+  for (int step = 0; step < count; ++step) {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = 0; i < settings.batch_size; ++i) {
       indices.push_back(((static_cast<std::int64_t>(step) * size + rank) * settings.batch_size + i) % dataset.size());
     }
-    batches.push_back(dataset.get_batch(indices));
+    const auto [input, target] = dataset.get_batch(indices);
+    batches.push_back({ddp::to(input, device), ddp::to(target, device)});
   }
 
   auto model = std::make_shared<Model>();
   set_weights(*model);
+  model->to(device);
   std::optional<ddp::parallel::DistributedDataParallel<Model>> replica;
   if (group) {
     ddp::parallel::DDPOptions options;
@@ -76,28 +130,30 @@ void run(const Settings& settings) {
     replica.emplace(model, group, options);
   }
   ddp::optim::SGD optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9});
-  std::vector<double> times;
-  std::vector<double> losses;
-  auto last = Clock::now();
-  for (const auto& [x, y] : batches) {
+  const auto step = [&](const ddp::data::Batch& batch) {
     optimizer.zero_grad();
-    const ddp::Tensor loss = ddp::cross_entropy(replica ? (*replica)(x) : model->forward(x), y);
+    const ddp::Tensor loss =
+        ddp::cross_entropy(replica ? (*replica)(batch.input) : model->forward(batch.input), batch.target);
     loss.backward();
     optimizer.step();
-    losses.push_back(loss.item<double>());
-    const auto now = Clock::now();
-    times.push_back(std::chrono::duration<double, std::milli>(now - last).count());
-    last = now;
-  }
+    return loss.detach();
+  };
+  const auto before = ddp::trace::snapshot();
+  const Timings timings = cuda ? time_windows(settings, batches, step) : time_steps(settings, batches, step);
+  const auto counted = ddp::trace::snapshot() - before;
   if (rank == 0) {
     nlohmann::ordered_json result{{"peer", "libddp"},
                                   {"model", settings.model},
                                   {"mode", settings.mode},
+                                  {"device", settings.device},
                                   {"world_size", size},
                                   {"batch_size", settings.batch_size},
                                   {"threads", ddp::num_threads()},
-                                  {"losses", losses},
-                                  {"step_ms", std::vector<double>(times.begin() + settings.warmup, times.end())}};
+                                  {"losses", timings.losses},
+                                  {"step_ms", timings.step_ms}};
+    const int steps = settings.warmup + settings.steps * (cuda ? settings.windows : 1);
+    result["launches_per_step"] = static_cast<double>(counted[ddp::trace::Counter::kernel_launches]) / steps;
+    result["blocking_calls"] = counted[ddp::trace::Counter::blocking_calls];
     if (replica && replica->reducer() != nullptr) {
       const auto counters = replica->reducer()->counters();
       result["comm_ms"] = counters.communication_ms / static_cast<double>(counters.passes);
@@ -121,9 +177,13 @@ int main(int argc, char** argv) {
   app.add_option("--steps", settings.steps)->check(CLI::PositiveNumber);
   app.add_option("--warmup", settings.warmup)->check(CLI::NonNegativeNumber);
   app.add_option("--bucket-cap-mb", settings.bucket_cap_mb)->check(CLI::PositiveNumber);
+  app.add_option("--device", settings.device)->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--windows", settings.windows, "cuda: so many times --steps steps")->check(CLI::PositiveNumber);
+  app.add_flag("--tf32", settings.tf32, "cuda: matrix products of float32 may use TF32");
   app.add_option("--json", settings.json)->required();
   CLI11_PARSE(app, argc, argv);
   try {
+    ddp::set_allow_tf32(settings.tf32);
     settings.model == "mlp" ? run<examples::Mlp>(settings) : run<examples::Cnn>(settings);
     return 0;
   } catch (const std::exception& error) {
