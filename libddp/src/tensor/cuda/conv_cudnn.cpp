@@ -3,9 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/cuda/cudnn.h"
 #include "core/cuda/device_guard.h"
@@ -62,15 +64,15 @@ std::uint32_t alignment_shift(const void* pointer) {
   return shift;
 }
 
-Key key_of(const Conv& conv, bool tf32) {
+Key key_of(const Conv& conv, bool tf32, bool measured) {
   const Dims& x = conv.x.sizes();
   const Dims& w = conv.weight.sizes();
   const ConvParams& p = conv.params;
   Key key;
   key.numbers = {x[0],       x[1],       x[2],        x[3],        w[0],         w[2],         w[3],
                  p.stride.h, p.stride.w, p.padding.h, p.padding.w, p.dilation.h, p.dilation.w, p.groups};
-  key.kinds = static_cast<std::uint32_t>(conv.direction) << 8 | static_cast<std::uint32_t>(conv.x.dtype()) << 1 |
-              static_cast<std::uint32_t>(tf32);
+  key.kinds = static_cast<std::uint32_t>(conv.direction) << 8 | static_cast<std::uint32_t>(conv.x.dtype()) << 2 |
+              static_cast<std::uint32_t>(measured) << 1 | static_cast<std::uint32_t>(tf32);
   for (const void* pointer : conv.pointers()) key.kinds = key.kinds << 3 | alignment_shift(pointer);
   return key;
 }
@@ -219,13 +221,12 @@ cudnnStatus_t run(const Conv& conv, cudnnHandle_t handle, const GraphPlan& plan,
   return cudnnBackendExecute(handle, plan.native(), pack.with(conv.pointers(), workspace));
 }
 
-std::optional<GraphPlan> choose(const Conv& conv, bool tf32, StreamView stream, cudnnHandle_t handle) {
+std::optional<GraphPlan> choose(const Conv& conv, bool tf32, bool measured, StreamView stream, cudnnHandle_t handle) {
   const bool strict = conv.x.dtype() == DType::float32 && !tf32;
   EngineRules rules;
   rules.tensor_cores = !strict;
   rules.rough_transforms = !strict && conv.x.dtype() != DType::float64;
   std::vector<GraphDescriptor> parts = graph_of(conv, handle);
-  const bool measured = may_measure(stream);
   std::optional<GraphPlan> best;
   double best_ms = 0;
   std::size_t tried = 0;
@@ -259,15 +260,21 @@ class ConvPlans final : public core::cuda::CudnnExtension {
  public:
   Chosen& get(const Conv& conv, StreamView stream, cudnnHandle_t handle) {
     const bool tf32 = conv.x.dtype() == DType::float32 && allow_tf32();
-    const Key key = key_of(conv, tf32);
-    const auto found = chosen_.find(key);
+    bool measured = autotune();
+    Key key = key_of(conv, tf32, measured);
+    auto found = chosen_.find(key);
+    if (found == chosen_.end() && measured && !may_measure(stream)) {
+      measured = false;  // for now: what is not measured is remembered as such
+      key = key_of(conv, tf32, measured);
+      found = chosen_.find(key);
+    }
     if (found != chosen_.end()) [[likely]] {
       return found->second;
     }
     if (chosen_.size() >= kMostPlans) chosen_.clear();  // sizes that never come again
     Chosen& chosen = chosen_[key];
     try {
-      chosen.plan = choose(conv, tf32, stream, handle);
+      chosen.plan = choose(conv, tf32, measured, stream, handle);
     } catch (const DeviceError&) {  // a convolution that cuDNN cannot even describe
       chosen.plan.reset();
     }

@@ -49,11 +49,11 @@ std::uint64_t alignment_class(const void* pointer) {
 }
 std::uint32_t alignment_bytes(std::uint64_t kind) { return kind == 5 ? 256U : 1U << kind; }
 
-Key key_of(const GemmCall& call, bool tf32, Device device) {
+Key key_of(const GemmCall& call, bool tf32, bool measured, Device device) {
   Key key;
   key.numbers = {call.m,     call.n,        call.k,        call.lda,      call.ldb,    call.ldd,
                  call.batch, call.stride_a, call.stride_b, call.stride_d, device.index};
-  const bool bits[] = {call.transpose_a, call.transpose_b, tf32};
+  const bool bits[] = {call.transpose_a, call.transpose_b, tf32, measured};
   std::uint64_t kinds = 0;
   for (const bool bit : bits) kinds = kinds << 1 | static_cast<std::uint64_t>(bit);
   kinds = kinds << 10 | static_cast<std::uint64_t>(call.epilogue);
@@ -235,16 +235,21 @@ Choices& choices() {
 
 Plan& plan_for(const GemmCall& call, Device device) {
   const bool tf32 = call.dtype == DType::float32 && allow_tf32();
-  const Key key = key_of(call, tf32, device);
+  bool measured = autotune();
+  Key key = key_of(call, tf32, measured, device);
   static thread_local std::unordered_map<Key, Plan, Hash> plans;
-  const auto found = plans.find(key);
+  auto found = plans.find(key);
+  if (found == plans.end() && measured && !may_measure(current_stream(device))) {
+    measured = false;  // for now: what is not measured is remembered as such
+    key = key_of(call, tf32, measured, device);
+    found = plans.find(key);
+  }
   if (found != plans.end()) [[likely]] {
     return found->second;
   }
   if (plans.size() >= kMostPlans) plans.clear();  // sizes that never come again
   Plan plan;
   describe(plan, call, tf32);
-  const bool measured = may_measure(current_stream(device));
   const Choice choice = choices().get(key, [&] { return choose(plan, call, measured, device); });
   Plan& kept = plans[key];
   describe(kept, call, tf32);  // anew, not copied: what is in a descriptor is cuBLAS's affair
