@@ -126,6 +126,7 @@ Pass::~Pass() {
       slot.grads.clear();
       slot.pending = 0;
       slot.received = false;
+      slot.written = false;
       slot.pass.store(0, std::memory_order_release);
     }
   }
@@ -138,6 +139,7 @@ Pass::~Pass() {
     lane.grads.clear();
     lane.inputs.clear();
     lane.complete.clear();
+    lane.side_streams.clear();
   }
   Workspaces::give_back(workspace_);
 }
@@ -179,7 +181,8 @@ void Pass::count_dependencies() {
   // `visited_` is the list and the work still to do at once.
   for (std::size_t next = 0; next < visited_.size(); ++next) {
     Node& node = *visited_[next];
-    lane_of(node);
+    const std::size_t lane = lane_of(node);
+    side_streams_ = side_streams_ || (!node.is_leaf() && !(node.stream() == ambient(*lanes_[lane], node)));
     for (const Edge& edge : node.edges_) {
       if (!edge.node) continue;
       visited_.push_back(edge.node.get());
@@ -206,11 +209,12 @@ void Pass::queue_callback(std::function<void()> callback) {
 void Pass::run(Tensor gradient) {
   const PassScope scope(this);
   try {
-    deliver(*lanes_[0], *root_, root_index_, std::move(gradient));
+    deliver(*lanes_[0], lanes_[0]->stream, *root_, root_index_, std::move(gradient));
   } catch (...) {
     fail(std::current_exception());
   }
   run_caller();
+  if (side_streams_) join_streams();
   if (error_) std::rethrow_exception(error_);
   // A callback may queue further ones. Each is destroyed when it has run.
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
@@ -303,19 +307,21 @@ void Pass::finish_leaf(Lane& lane, Node& leaf) {
     const auto guard = lock();
     PassSlot& slot = slot_of(leaf);
     received = std::exchange(slot.received, false);
+    slot.written = false;
     slot.grads.clear();
     slot.pass.store(0, std::memory_order_release);
   }
   if (received) leaf.apply(lane.none, lane.none);
 }
 
-void Pass::deliver(Lane& lane, Node& target, std::uint32_t index, Tensor gradient) {
+void Pass::deliver(Lane& lane, StreamView from, Node& target, std::uint32_t index, Tensor gradient) {
   const auto guard = lock();
   const std::size_t to = lane_of(target);
   PassSlot& slot = slot_of(target);
   const Lane& end = *lanes_[to];
-  const bool crosses = &end != &lane;
-  if (crosses && end.device.is_cuda() && lane.device.is_cuda()) end.stream.wait_for(lane.stream);
+  const StreamView stream = stream_of(end, target);
+  const bool moves = &end != &lane || side_streams_;
+  if (moves) make_ready(gradient, from, stream);
   if (target.is_leaf()) {
     // From another device, or the root itself: its lane takes it from here.
     slot.grads.push_back(std::move(gradient));
@@ -324,8 +330,8 @@ void Pass::deliver(Lane& lane, Node& target, std::uint32_t index, Tensor gradien
   }
   if (gradient.defined()) {
     slot.grads.extend(target.num_results_);
-    if (crosses && slot.grads[index].defined()) {
-      const StreamGuard stream(end.stream);
+    if (moves && slot.grads[index].defined()) {
+      const StreamGuard on(stream);
       add_to(slot.grads[index], std::move(gradient));
     } else {
       add_to(slot.grads[index], std::move(gradient));
@@ -343,7 +349,9 @@ void Pass::run_leaf(Lane& lane, Node& node) {
     arrived = std::move(slot_of(node).grads);
   }
   bool complete = false;
+  if (side_streams_) after_writer(node, ambient(lane, node));
   for (const Tensor& gradient : arrived) complete = contribute(node, gradient);
+  if (side_streams_) note_writer(lane, node, ambient(lane, node));
   if (complete) finish_leaf(lane, node);
 }
 
@@ -364,6 +372,9 @@ void Pass::run_node(Lane& lane, Node& node) {
   std::vector<Tensor>& inputs = lane.inputs;
   inputs.clear();
   inputs.resize(node.edges_.size());
+  const StreamView stream = stream_of(lane, node);
+  std::optional<StreamGuard> on_stream;
+  if (side_streams_) enter_stream(lane, node, stream, on_stream);
   if (!grads.empty()) {
     node.apply(grads, inputs);
     DDP_CHECK(inputs.size() == node.edges_.size(), AutogradError, node.name(), " returned ", inputs.size(),
@@ -380,12 +391,13 @@ void Pass::run_node(Lane& lane, Node& node) {
     Node* target = node.edges_[i].node.get();
     if (target == nullptr || !target->is_leaf() || !local(*target)) continue;
     if (contribute(*target, inputs[i])) lane.complete.push_back(target);
+    if (side_streams_ && inputs[i].defined()) note_writer(lane, *target, stream);
     inputs[i] = Tensor();
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Node* target = node.edges_[i].node.get();
     if (target == nullptr || (target->is_leaf() && local(*target))) continue;
-    deliver(lane, *target, node.edges_[i].index, std::move(inputs[i]));
+    deliver(lane, stream, *target, node.edges_[i].index, std::move(inputs[i]));
   }
   for (Node* leaf : lane.complete) finish_leaf(lane, *leaf);
 }

@@ -40,7 +40,7 @@ std::uint64_t next_sequence() {
 
 }  // namespace
 
-Node::Node(Device device, bool leaf) : device_(device), sequence_(next_sequence()), leaf_(leaf) {}
+Node::Node(Device device, bool leaf) : stream_(current_stream(device)), sequence_(next_sequence()), leaf_(leaf) {}
 
 namespace {
 
@@ -79,7 +79,7 @@ void Node::add_edge(const Tensor& input) {
 
 Destination Node::destination(std::size_t i) const {
   Node* target = edges_[i].node.get();
-  if (target == nullptr || !target->is_leaf() || target->device() != device_) return {};
+  if (target == nullptr || !target->is_leaf() || target->device() != device()) return {};
   for (std::size_t j = 0; j < i; ++j) {
     if (edges_[j].node.get() == target) return {};
   }

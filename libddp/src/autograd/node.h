@@ -53,6 +53,8 @@ struct PassSlot {
   std::uint32_t pending = 0;            // gradients still to arrive
   bool received = false;                // leaves: a defined gradient came
   core::InlineVector<Tensor, 1> grads;  // sums so far, one a result; leaves: contributions from other devices
+  bool written = false;                 // leaves, in a pass over several streams: `writer` has written the gradient
+  CUstream_st* writer = nullptr;
 };
 
 class Node : public RefCounted, public core::Pooled {
@@ -72,7 +74,9 @@ class Node : public RefCounted, public core::Pooled {
   /// True for AccumulateGrad.
   bool is_leaf() const { return leaf_; }
 
-  Device device() const { return device_; }
+  Device device() const { return stream_.device(); }
+  /// The current one when the operation was recorded: its backward runs there.
+  StreamView stream() const { return stream_; }
   /// Later recorded operations have higher numbers; backward takes the highest ready one first.
   std::uint64_t sequence() const { return sequence_; }
   std::span<const Edge> edges() const { return {edges_.data(), edges_.size()}; }
@@ -91,7 +95,7 @@ class Node : public RefCounted, public core::Pooled {
  private:
   friend void set_history(const Tensor& result, IntrusivePtr<Node> node);
   friend class Pass;
-  Device device_;
+  StreamView stream_;
   std::uint64_t sequence_;
   core::InlineVector<Edge, 3> edges_;
   Node* next_dead_ = nullptr;  // see ~Node

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -51,6 +52,7 @@ class Pass {
     std::vector<Tensor> inputs;
     std::vector<Tensor> none;
     std::vector<Node*> complete;
+    std::vector<StreamView> side_streams;  // others that nodes of this lane have run on
   };
   /// What grows with the graph. Kept by the calling thread from pass to pass, one for each depth of passes within
   /// passes, so that a backward like the last one takes no memory.
@@ -70,10 +72,19 @@ class Pass {
   void run_caller();
   void run_node(Lane& lane, Node& node);
   void run_leaf(Lane& lane, Node& node);
-  void deliver(Lane& lane, Node& target, std::uint32_t index, Tensor gradient);
+  /// `from` is the stream that has made the gradient.
+  void deliver(Lane& lane, StreamView from, Node& target, std::uint32_t index, Tensor gradient);
   /// Counts one contribution of a leaf of this lane; true when it was the last.
   bool contribute(Node& leaf, const Tensor& gradient);
   void finish_leaf(Lane& lane, Node& leaf);
+  // Streams: see streams.cpp.
+  StreamView ambient(const Lane& lane, const Node& node) const;
+  StreamView stream_of(const Lane& lane, const Node& node) const;
+  void enter_stream(Lane& lane, const Node& node, StreamView stream, std::optional<StreamGuard>& guard);
+  void after_writer(Node& leaf, StreamView stream);
+  void note_writer(const Lane& lane, Node& leaf, StreamView stream);
+  void make_ready(const Tensor& gradient, StreamView from, StreamView to) const;
+  void join_streams();
   void push(std::size_t lane, Node& node);
   bool several() const { return num_lanes_ > 1; }
   std::unique_lock<std::mutex> lock();
@@ -85,6 +96,7 @@ class Pass {
   const bool retain_graph_;
   Pass* const outer_;
   Workspace* const workspace_;
+  bool side_streams_ = false;                  // a node was recorded on another stream than its lane's
   std::size_t num_lanes_ = 0;                  // of those in the workspace
   std::vector<std::unique_ptr<Lane>>& lanes_;  // [0]: the caller's
   std::vector<Node*>& visited_;                // all nodes of the pass; the root keeps them alive

@@ -15,7 +15,7 @@ namespace ddp::parallel {
 /// One bucket: memory, and how far its present pass has come.
 struct Bucket {
   Tensor memory;            // one dimension
-  std::string label;        // "bucket 2: fc1.weight, fc1.bias"
+  comm::Label label;        // "bucket 2: fc1.weight, fc1.bias"
   std::size_t pending = 0;  // gradients still to come in this pass
   bool launched = false;
   comm::Work work;

@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 /// Words of collective communication shared by all groups.
 namespace ddp::comm {
@@ -27,10 +30,31 @@ enum class CollectiveKind : std::uint8_t {
 /// "all_reduce", ...
 std::string to_string(CollectiveKind kind);
 
+/// A text made once and shared by its copies, so that to label a collective costs no memory.
+class Label {
+ public:
+  Label() = default;
+  Label(std::string text)  // NOLINT(google-explicit-constructor): a text where a label is wanted
+      : text_(text.empty() ? nullptr : std::make_shared<const std::string>(std::move(text))) {}
+  Label(const char* text) : Label(std::string(text)) {}  // NOLINT(google-explicit-constructor)
+
+  bool empty() const { return text_ == nullptr; }
+  const std::string& text() const {
+    static const std::string none;
+    return text_ ? *text_ : none;
+  }
+  operator const std::string&() const { return text(); }  // NOLINT(google-explicit-constructor)
+  operator std::string_view() const { return text(); }    // NOLINT(google-explicit-constructor)
+
+ private:
+  std::shared_ptr<const std::string> text_;
+};
+inline const std::string& to_string(const Label& label) { return label.text(); }
+
 /// Per-call options.
 struct CollectiveOptions {
   /// Printed in errors and records and never interpreted, e.g. "bucket 3: fc1.weight, fc1.bias".
-  std::string label = {};
+  Label label = {};
   /// Deadline of this call; zero means the group's.
   std::chrono::milliseconds timeout{0};
   /// Lane (communicator and its stream) to run on, in [0, group.lanes()). Calls of one lane run in the
