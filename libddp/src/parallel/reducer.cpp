@@ -7,6 +7,7 @@
 #include "parallel/reducer_impl.h"
 #include "parallel/slot_check.h"
 #include "parallel/start_check.h"
+#include "tensor/tensor_impl.h"
 
 namespace ddp::parallel {
 namespace {
@@ -174,6 +175,7 @@ void Reducer::Impl::written(Bucket& bucket, StreamView stream) {
   };
   add(bucket.writers);
   add(streams_);
+  bucket.memory.impl()->storage()->used_on(stream);
 }
 
 // A stream whose present end comes after all that was written into the bucket.

@@ -3,6 +3,7 @@
 
 #include "ddp/trace/device_span.h"
 #include "parallel/reducer_impl.h"
+#include "tensor/tensor_impl.h"
 
 namespace ddp::parallel {
 namespace {
@@ -79,6 +80,7 @@ void Reducer::Impl::order_sums(std::source_location where) {
   for (Bucket& bucket : buckets) {
     last_sum_ = std::exchange(bucket.work, {});
     last_sum_.wait(stream, where);
+    bucket.memory.impl()->storage()->used_on(stream);
     for (const StreamView writer : streams_) {
       if (!(writer == stream)) last_sum_.wait(writer, where);
     }

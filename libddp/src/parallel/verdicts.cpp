@@ -22,6 +22,8 @@ void Verdicts::release(const BucketSet& set) {
 
 void Verdicts::judge(const Tensor& word, int ranks, std::uint32_t pass) {
   raw::judge_status_word(word, ranks, pass, state_, host_);
+  // Updates that are still queued there read it when this object may be gone.
+  state_.impl()->storage()->used_on(current_stream(state_.device()));
 }
 
 Verdicts::Verdict Verdicts::look() const {
