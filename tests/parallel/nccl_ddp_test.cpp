@@ -1,6 +1,8 @@
 // DistributedDataParallel over NCCL: ranks are processes that share one GPU and pass for hosts of their own.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <map>
 #include <sstream>
 
 #include "launch/process.h"
@@ -19,13 +21,21 @@ std::string all_texts(const ProcessRun& run) {
   return text;
 }
 
-ProcessRun run_case(int size, const std::vector<std::string>& arguments) {
-  launch::SpawnOptions options = process_options();
-  options.time_limit = std::chrono::seconds(180);
-  options.share_gpu = true;
-  ProcessRun run = run_ranks(NCCL_PROGRAM, size, arguments, options);
-  for (const launch::RankResult& rank : run.result.ranks) EXPECT_FALSE(is_alive(rank.pid));
-  return run;
+/// All that is tested with so many ranks, in one group: to start ranks and connect them is most of the time.
+const ProcessRun& run_of(int size) {
+  static std::map<int, ProcessRun> runs;
+  const auto [at, first] = runs.try_emplace(size);
+  if (first) {
+    launch::SpawnOptions options = process_options();
+    options.time_limit = std::chrono::seconds(100);
+    options.share_gpu = true;
+    at->second = run_ranks(
+        NCCL_PROGRAM, size,
+        {"mlp", "mlp copied", "cnn", "steady", "ordered", "missing", "frozen", "gives up", "different"}, options);
+    std::printf("%s", all_texts(at->second).c_str());
+    for (const launch::RankResult& rank : at->second.result.ranks) EXPECT_FALSE(is_alive(rank.pid));
+  }
+  return at->second;
 }
 
 /// The rest of the line that begins with `name`; empty when there is none.
@@ -37,90 +47,69 @@ std::string value_of(const RankOutput& rank, const std::string& name) {
   return {};
 }
 
-void expect_values(const ProcessRun& run, const std::vector<std::pair<std::string, std::string>>& values) {
-  for (const RankOutput& rank : run.ranks) {
-    EXPECT_EQ(rank.exit_code, 0);
-    for (const auto& [name, value] : values) EXPECT_EQ(value_of(rank, name), value) << name;
-  }
-  if (::testing::Test::HasFailure()) ADD_FAILURE() << all_texts(run);
+void expect_value(int size, const std::string& name, const std::string& value) {
+  for (const RankOutput& rank : run_of(size).ranks) EXPECT_EQ(value_of(rank, name), value) << name;
 }
 
-void expect_same(const ProcessRun& run, const std::string& name) {
-  for (const RankOutput& rank : run.ranks) {
-    EXPECT_NE(value_of(rank, name), "");
-    EXPECT_EQ(value_of(rank, name), value_of(run.ranks[0], name)) << name;
+void expect_same(int size, const std::string& name) {
+  for (const RankOutput& rank : run_of(size).ranks) {
+    EXPECT_NE(value_of(rank, name), "") << name;
+    EXPECT_EQ(value_of(rank, name), value_of(run_of(size).ranks[0], name)) << name;
   }
 }
 
-class Ranks : public testing::TestWithParam<int> {};
-
-TEST_P(Ranks, MlpTrainsAsOneProcessWithTheWholeBatch) {
-  for (const char* views : {"views", "copies"}) {
-    const ProcessRun run = run_case(GetParam(), {"mlp", views});
-    expect_values(run, {{"close", "1"}});
-    expect_same(run, "hash");
-    if (std::string(views) == "views") expect_values(run, {{"copied", "0"}});
+void expect_text(int size, const std::string& name, const std::string& part) {
+  for (const RankOutput& rank : run_of(size).ranks) {
+    EXPECT_NE(value_of(rank, name).find(part), std::string::npos) << name << " has no '" << part << "'";
   }
 }
 
-TEST_P(Ranks, CnnTrainsAsOneProcessWithTheWholeBatch) {
-  const ProcessRun run = run_case(GetParam(), {"cnn", "views"});
-  expect_values(run, {{"close", "1"}, {"copied", "0"}});
-  expect_same(run, "hash");
+class NcclRanks : public testing::TestWithParam<int> {};
+
+TEST_P(NcclRanks, TrainAsOneProcessWithTheWholeBatch) {
+  for (const std::string model : {"mlp", "mlp copied", "cnn"}) {
+    expect_value(GetParam(), model + ": close", "1");
+    expect_same(GetParam(), model + ": hash");
+  }
+  for (const std::string model : {"mlp", "cnn"}) expect_value(GetParam(), model + ": copied", "0");
 }
 
 // B13
-TEST_P(Ranks, SumsAreOrderedWithASideStream) {
-  expect_values(run_case(GetParam(), {"ordered"}), {{"wrong", "0 of 100"}});
+TEST_P(NcclRanks, SumsAreOrderedWithASideStream) { expect_value(GetParam(), "ordered: wrong", "0 of 100"); }
+
+TEST_P(NcclRanks, NothingBlocksNothingIsCopiedTwoLaunchesAreAdded) {
+  expect_value(GetParam(), "steady: blocking", "0");
+  expect_value(GetParam(), "steady: copied", "0 0");
+  expect_value(GetParam(), "steady: several buckets", "1");
+  expect_value(GetParam(), "steady: launches added beyond the buckets", "2");
 }
 
-INSTANTIATE_TEST_SUITE_P(Nccl, Ranks, testing::Values(2, 3, 4));
-
-TEST(Steady, NothingBlocksNothingIsCopiedTwoLaunchesAreAdded) {
-  expect_values(
-      run_case(2, {"steady"}),
-      {{"blocking", "0"}, {"copied", "0 0"}, {"several buckets", "1"}, {"launches added beyond the buckets", "2"}});
-}
-
-TEST(Refused, MissingGradient) {
-  for (const int size : {2, 3}) {
-    const ProcessRun run = run_case(size, {"refused", "missing"});
-    expect_values(run, {{"unchanged", "1"}, {"changed", "1"}});
-    expect_same(run, "text");
-    expect_same(run, "hash");
-    EXPECT_NE(value_of(run.ranks[0], "text").find("'b' got no gradient on rank 1"), std::string::npos)
-        << all_texts(run);
+TEST_P(NcclRanks, ABadPassIsRefusedEverywhereAndTrainingGoesOn) {
+  for (const std::string kind : {"missing", "frozen", "gives up"}) {
+    expect_value(GetParam(), kind + ": unchanged", "1");
+    expect_value(GetParam(), kind + ": changed", "1");
+    expect_same(GetParam(), kind + ": hash");
+  }
+  expect_text(GetParam(), "missing: text", "'b' got no gradient on rank 1");
+  expect_text(GetParam(), "frozen: text", "'b' is frozen (requires_grad false) on rank 1");
+  expect_same(GetParam(), "missing: text");
+  expect_same(GetParam(), "frozen: text");
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(GetParam()); ++rank) {
+    const std::string text = value_of(run_of(GetParam()).ranks[rank], "gives up: text");
+    EXPECT_NE(text.find(rank == 1 ? "bad sample 53" : "rank 1 left backward by an exception"), std::string::npos)
+        << text;
   }
 }
 
-TEST(Refused, FrozenOnOneRank) {
-  const ProcessRun run = run_case(3, {"refused", "frozen"});
-  expect_values(run, {{"unchanged", "1"}, {"changed", "1"}});
-  expect_same(run, "text");
-  expect_same(run, "hash");
-  EXPECT_NE(value_of(run.ranks[0], "text").find("'b' is frozen (requires_grad false) on rank 1"), std::string::npos)
-      << all_texts(run);
-}
-
-TEST(Refused, RankThatGivesUp) {
-  const ProcessRun run = run_case(3, {"refused", "gives_up"});
-  expect_values(run, {{"unchanged", "1"}, {"changed", "1"}});
-  expect_same(run, "hash");
-  EXPECT_EQ(value_of(run.ranks[1], "text"), "bad sample 53") << all_texts(run);
-  for (const std::size_t rank : {0U, 2U}) {
-    EXPECT_NE(value_of(run.ranks[rank], "text").find("rank 1 left backward by an exception"), std::string::npos)
-        << all_texts(run);
-  }
-}
-
-TEST(Refused, DifferentModels) {
-  const ProcessRun run = run_case(3, {"different"});
-  for (const RankOutput& rank : run.ranks) {
+TEST_P(NcclRanks, DifferentModelsAreRefused) {
+  for (const RankOutput& rank : run_of(GetParam()).ranks) {
     EXPECT_EQ(rank.exit_code, 1);
     EXPECT_NE(rank.errors.find("sizes of parameter 'p0': [4] on rank 0, [5] on rank 1"), std::string::npos)
-        << all_texts(run);
+        << rank.errors;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Sizes, NcclRanks, testing::Values(2, 3, 4));
 
 }  // namespace
 }  // namespace ddp::test

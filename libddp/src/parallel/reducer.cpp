@@ -101,7 +101,7 @@ void Reducer::Impl::rebuild(std::source_location where) {
     const std::scoped_lock lock(mutex_);
     DDP_CHECK(!open_, InvalidArgument, "rebuild within a pass");
   }
-  if (meeting_due_) meet(pass_, where);
+  meet_when_due(where);
   // On CUDA groups an order waits for its pass to be found healthy: here, once.
   if (verdicts_ && arrival_.wanted() && pass_ > refused_) {
     verify(where);
@@ -126,7 +126,7 @@ void Reducer::Impl::prepare(bool synchronize, bool allow_rebuild, std::source_lo
   if (verdicts_) {
     poll(where);
     // Before anything is waited for that a peer launches in there.
-    if (synchronize && meeting_due_) meet(pass_, where);
+    if (synchronize) meet_when_due(where);
   }
   settle(where);
   if (synchronize && allow_rebuild) rebuild(where);

@@ -9,6 +9,8 @@ namespace ddp::parallel {
 namespace {
 
 constexpr const char* kSums = "gradient sums";
+// How long ranks wait for each other before an error is thrown that all of them should throw.
+constexpr std::chrono::milliseconds kPatience{10'000};
 
 }  // namespace
 
@@ -135,25 +137,56 @@ void Reducer::Impl::take(const Verdicts::Verdict& verdict, std::source_location 
     meeting_due_ = true;
     throw ReductionError(describe_abandoned(verdict.status));
   }
-  throw ReductionError(describe(meet(verdict.pass, where)));
+  throw ReductionError(meet(verdict.pass, std::min(group_->timeout(), kPatience), where));
 }
 
 // Ranks notice a bad pass at different points: at once where the fault is, which stays here until the others come, and
 // elsewhere when the verdict is seen, with the buckets of further passes launched perhaps. Those are matched, so that
 // what is queued on the lanes comes to an end; they were refused like the first. Then all ranks are in the same place.
-std::vector<PassAccount> Reducer::Impl::meet(std::uint32_t pass, std::source_location where) {
+//
+// Returns the error's text. A rank that waits for its device, which waits for sums that nobody matches before this
+// meeting, does not come. So patience is short: the error then goes out with what is known, and where it ends the
+// program it ends the group, which frees the others. What this rank has said stands in the store for them.
+std::string Reducer::Impl::meet(std::uint32_t pass, std::chrono::milliseconds patience, std::source_location where) {
+  const PassAccount mine = account(pass);
+  const auto heard = side_channel_->all_gather(encode(mine), patience, where);
   std::vector<PassAccount> accounts;
-  for (const comm::Bytes& bytes : side_channel_->all_gather(encode(account(pass)), last_sum_, where)) {
-    accounts.push_back(decode_account(bytes));
-  }
+  std::string silent;
   std::uint64_t latest = 0;
-  for (const PassAccount& one : accounts) latest = std::max(latest, one.latest);
+  for (std::size_t rank = 0; rank < heard.size(); ++rank) {
+    if (heard[rank]) {
+      accounts.push_back(decode_account(*heard[rank]));
+      latest = std::max(latest, accounts.back().latest);
+      continue;
+    }
+    accounts.push_back(mine);  // says nothing that differs
+    accounts.back().missing.clear();
+    accounts.back().twice.clear();
+    accounts.back().unexpected.clear();
+    silent += concat(silent.empty() ? "" : ", ", rank);
+  }
+  meeting_due_ = !silent.empty();
+  std::string text = describe(accounts);
+  if (meeting_due_) return concat(text, " (not heard within ", patience.count(), " ms: rank ", silent, ")");
   missing_.clear();
   twice_.clear();
   unexpected_.clear();
-  {
-    const std::scoped_lock lock(mutex_);
-    const StreamView stream = current_stream(device());
+  catch_up(latest, where);
+  settled_ = pass_;
+  refused_ = pass_;
+  return text;
+}
+
+void Reducer::Impl::meet_when_due(std::source_location where) {
+  if (!meeting_due_) return;
+  const std::string text = meet(pass_, group_->timeout(), where);
+  DDP_CHECK(!meeting_due_, TimeoutError, "the ranks do not meet after a failed backward pass: ", text);
+}
+
+void Reducer::Impl::catch_up(std::uint64_t latest, std::source_location where) {
+  const std::scoped_lock lock(mutex_);
+  const StreamView stream = current_stream(device());
+  try {
     while (pass_ < latest) {
       ++pass_;
       status_ = {.fault = true};
@@ -162,13 +195,11 @@ std::vector<PassAccount> Reducer::Impl::meet(std::uint32_t pass, std::source_loc
       while (next_ < set_->buckets().size()) launch(next_);
       for (Bucket& bucket : set_->buckets()) std::exchange(bucket.work, {}).wait(stream, where);
     }
-    if (judged_on_ && !(*judged_on_ == stream)) stream.wait_for(*judged_on_);
-    verdicts_->clear();
+  } catch (const CommError&) {
+    pass_ = static_cast<std::uint32_t>(latest);  // the group is unusable, which the next collective says
   }
-  settled_ = pass_;
-  refused_ = pass_;
-  meeting_due_ = false;
-  return accounts;
+  if (judged_on_ && !(*judged_on_ == stream)) stream.wait_for(*judged_on_);
+  verdicts_->clear();
 }
 
 void Reducer::Impl::abandon() noexcept {

@@ -76,7 +76,9 @@ class Reducer::Impl {
   void copy_out();
   PassAccount account(std::uint32_t pass) const;
   void take(const Verdicts::Verdict& verdict, std::source_location where);
-  std::vector<PassAccount> meet(std::uint32_t pass, std::source_location where);
+  std::string meet(std::uint32_t pass, std::chrono::milliseconds patience, std::source_location where);
+  void meet_when_due(std::source_location where);
+  void catch_up(std::uint64_t latest, std::source_location where);
 
   const std::shared_ptr<comm::ProcessGroup> group_;
   std::vector<GradientSlot> slots_;

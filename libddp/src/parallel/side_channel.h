@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -18,9 +20,11 @@ class SideChannel {
   SideChannel(std::shared_ptr<comm::ProcessGroup> group, int lane);
   static bool needs_lane(const comm::ProcessGroup& group) { return group.store() == nullptr; }
 
-  /// Every rank's bytes, by rank. Blocks the host until all have called, for at most the group's time-out, and gives up
-  /// as soon as `sum` has failed.
-  std::vector<comm::Bytes> all_gather(const comm::Bytes& mine, const comm::Work& sum, std::source_location where);
+  /// Every rank's bytes, by rank. Blocks the host until all have called, and no longer than `patience`: then those of
+  /// the ranks that have not called are missing, and the next call goes on with this one. (A lane has no such patience;
+  /// its group fails at its time-out.)
+  std::vector<std::optional<comm::Bytes>> all_gather(const comm::Bytes& mine, std::chrono::milliseconds patience,
+                                                     std::source_location where);
 
  private:
   std::string key(std::uint64_t call, int rank) const;
@@ -29,7 +33,7 @@ class SideChannel {
   const std::shared_ptr<comm::Store> store_;
   const int lane_;
   std::int64_t id_ = 0;
-  std::uint64_t calls_ = 0;
+  std::uint64_t calls_ = 0;  // that are complete
 };
 
 }  // namespace ddp::parallel

@@ -40,15 +40,19 @@ Verdicts::Verdict Verdicts::wait(std::uint32_t pass, std::uint32_t after, const 
   };
   Verdict verdict = look();
   if (there(verdict)) return verdict;
-  sum.wait_blocking(where);
   const core::BlockingScope scope("verdict on a reduction", state_.device(), where);
-  // The sum is there; what is left is a launch of some microseconds behind it, and what else the stream had before.
+  // Not for the sum alone: it may be one of a pass after the bad one, which a peer launches only when this rank has
+  // seen the verdict and come to the meeting. The watchdog fails a sum that is late.
   const auto begin = Clock::now();
+  auto stuck_at = Clock::time_point::max();
   for (verdict = look(); !there(verdict); verdict = look()) {
-    const auto waited = Clock::now() - begin;
-    DDP_CHECK(waited < timeout, TimeoutError, "the verdict on pass ", pass, " of a reduction on ", state_.device(),
+    if (const std::exception_ptr error = sum.error()) std::rethrow_exception(error);
+    const auto now = Clock::now();
+    // With the sum there, what is left is a launch of some microseconds, and what the stream had before it.
+    if (stuck_at == Clock::time_point::max() && sum.is_completed()) stuck_at = now + timeout;
+    DDP_CHECK(now < stuck_at, TimeoutError, "the verdict on pass ", pass, " of a reduction on ", state_.device(),
               " did not come within ", timeout.count(), " ms after its last sum; the device seems to be stuck");
-    if (waited > std::chrono::microseconds(50)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (now - begin > std::chrono::microseconds(50)) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   return verdict;
 }
