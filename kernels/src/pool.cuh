@@ -101,6 +101,11 @@ inline bool halves(const PoolShape& s, const PoolWindow& w, const void* input, c
          aligned(input, 4 * element) && aligned(output, 2 * element) && aligned(indices, 2 * sizeof(std::int32_t));
 }
 
+/// What an average is divided by; 0 stands for the size of the window.
+inline std::int64_t divisor_of(const PoolWindow& w, bool count_padding) {
+  return count_padding ? w.kernel_h * w.kernel_w : 0;
+}
+
 /// for (i of this thread) in a grid-stride loop.
 template <class I, class Body>
 __device__ void for_items(I count, const Body& body) {

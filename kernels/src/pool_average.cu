@@ -51,28 +51,6 @@ __global__ void __launch_bounds__(kPoolThreads)
   }
 }
 
-template <class T, class I, class Axis>
-__global__ void __launch_bounds__(kPoolThreads)
-    average_grad_kernel(const T* grad, T* out, I count, Axes<Axis> axes, I divisor) {
-  for_items<I>(count, [&](I i) {
-    const Place<I> at(i, axes.rows.inputs, axes.columns.inputs);
-    const Range<I> rows = axes.rows.holders(at.row);
-    const Range<I> columns = axes.columns.holders(at.column);
-    const I width = axes.columns.outputs;
-    const I base = at.plane * axes.rows.outputs * width;
-    Compute<T> sum = 0;
-    for (I p = rows.begin; p < rows.end; ++p) {
-      const Range<I> tall = axes.rows.window(p);
-      for (I q = columns.begin; q < columns.end; ++q) {
-        const Range<I> wide = axes.columns.window(q);
-        const I size = divisor != 0 ? divisor : (tall.end - tall.begin) * (wide.end - wide.begin);
-        sum += load_of(grad[base + p * width + q]) / static_cast<Compute<T>>(size);
-      }
-    }
-    out[i] = store_of<T>(sum);
-  });
-}
-
 /// From so many elements a window on a warp takes it together.
 constexpr std::int64_t kWideWindow = 64;
 
@@ -92,16 +70,6 @@ cudaError_t launch(const void* x, void* out, const PoolShape& s, const Axes<Axis
   return cudaGetLastError();
 }
 
-template <class T, class I, class Axis>
-cudaError_t launch_grad(const void* grad, void* out, const PoolShape& s, const Axes<Axis>& axes, std::int64_t divisor,
-                        cudaStream_t stream) {
-  const std::int64_t count = s.planes * s.h * s.w;
-  average_grad_kernel<T, I, Axis><<<blocks_of(count, kPoolThreads), kPoolThreads, 0, stream>>>(
-      static_cast<const T*>(grad), static_cast<T*>(out), static_cast<I>(count), axes, static_cast<I>(divisor));
-  return cudaGetLastError();
-}
-
-std::int64_t divisor_of(const PoolWindow& w, bool count_padding) { return count_padding ? w.kernel_h * w.kernel_w : 0; }
 /// A window inside the plane has at most so many elements.
 std::int64_t most_elements(const PoolShape& s, const PoolWindow& w) {
   return std::min(s.h, w.kernel_h) * std::min(s.w, w.kernel_w);
@@ -123,19 +91,6 @@ cudaError_t average_pool(const void* x, void* out, const PoolShape& shape, const
   });
 }
 
-cudaError_t average_pool_grad(const void* grad, void* out, const PoolShape& shape, const PoolWindow& window,
-                              bool count_padding, Type type, cudaStream_t stream) {
-  if (shape.planes * shape.h * shape.w == 0) return cudaSuccess;
-  const std::int64_t divisor = divisor_of(window, count_padding);
-  return with_floating(type, [&](auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
-    if (narrow(shape) && narrow(window) && fits_32_bits(divisor)) {
-      return launch_grad<T, std::int32_t>(grad, out, shape, regular_axes<std::int32_t>(shape, window), divisor, stream);
-    }
-    return launch_grad<T, std::int64_t>(grad, out, shape, regular_axes<std::int64_t>(shape, window), divisor, stream);
-  });
-}
-
 cudaError_t adaptive_average_pool(const void* x, void* out, const PoolShape& shape, Type type, cudaStream_t stream) {
   if (shape.planes * shape.p * shape.q == 0) return cudaSuccess;
   const std::int64_t typical = (shape.h * shape.w) / (shape.p * shape.q);
@@ -144,17 +99,6 @@ cudaError_t adaptive_average_pool(const void* x, void* out, const PoolShape& sha
     return narrow(shape)
                ? launch<T, std::int32_t>(x, out, shape, adaptive_axes<std::int32_t>(shape), 0, typical, stream)
                : launch<T, std::int64_t>(x, out, shape, adaptive_axes<std::int64_t>(shape), 0, typical, stream);
-  });
-}
-
-cudaError_t adaptive_average_pool_grad(const void* grad, void* out, const PoolShape& shape, Type type,
-                                       cudaStream_t stream) {
-  if (shape.planes * shape.h * shape.w == 0) return cudaSuccess;
-  return with_floating(type, [&](auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
-    return narrow(shape)
-               ? launch_grad<T, std::int32_t>(grad, out, shape, adaptive_axes<std::int32_t>(shape), 0, stream)
-               : launch_grad<T, std::int64_t>(grad, out, shape, adaptive_axes<std::int64_t>(shape), 0, stream);
   });
 }
 
