@@ -184,6 +184,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     ddp::set_allow_tf32(settings.tf32);
+    ddp::set_autotune(settings.device == "cuda");  // the peer has cudnn.benchmark on
     settings.model == "mlp" ? run<examples::Mlp>(settings) : run<examples::Cnn>(settings);
     return 0;
   } catch (const std::exception& error) {
