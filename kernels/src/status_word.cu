@@ -17,8 +17,8 @@ __device__ float element(const T* word, int i) {
 
 /// One warp: a lane for each bit of the digest.
 template <class T>
-__global__ void judge_kernel(const T* word, float ranks, std::uint32_t pass, std::uint32_t* state,
-                             std::uint64_t* host) {
+__global__ void judge_kernel(const T* word, float ranks, std::uint32_t pass, std::uint32_t* state, std::uint64_t* host,
+                             const std::uint64_t* failed) {
   const int bit = static_cast<int>(threadIdx.x);
   const bool set = element(word, kStatusDigest + 2 * bit) != 0;
   const bool unset = element(word, kStatusDigest + 2 * bit + 1) != 0;
@@ -37,6 +37,7 @@ __global__ void judge_kernel(const T* word, float ranks, std::uint32_t pass, std
       verdict |= 2U << 2;
     }
   }
+  if (failed != nullptr && *static_cast<const volatile std::uint64_t*>(failed) != 0) verdict |= 1U;
   if (state[1] == 0 && verdict != 0) {
     state[1] = verdict;
     state[2] = pass;
@@ -75,10 +76,11 @@ cudaError_t write_status_word(void* word, Type type, const StatusWord& values, c
 }
 
 cudaError_t judge_status_word(const void* word, Type type, int ranks, std::uint32_t pass, std::uint32_t* state,
-                              std::uint64_t* host, cudaStream_t stream) {
+                              std::uint64_t* host, const std::uint64_t* failed, cudaStream_t stream) {
   return with_floating(type, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    judge_kernel<T><<<1, 32, 0, stream>>>(static_cast<const T*>(word), static_cast<float>(ranks), pass, state, host);
+    judge_kernel<T>
+        <<<1, 32, 0, stream>>>(static_cast<const T*>(word), static_cast<float>(ranks), pass, state, host, failed);
     return cudaGetLastError();
   });
 }

@@ -1,6 +1,7 @@
 // What is different on CUDA groups: nothing waits on the host, so streams must be in order, and a bad pass must be
 // refused by the device before any host knows of it.
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
@@ -114,6 +115,22 @@ TEST_P(DeviceStatus, ABadVerdictHoldsUntilItIsCleared) {
   expect(4, false);
   verdicts.judge(nothing, 1, 5);
   expect(5, true);
+}
+
+TEST_P(DeviceStatus, IsBadOnceTheGroupHasFailed) {
+  const Tensor good = empty({parallel::kStatusElements}, {GetParam(), kGpu});
+  parallel::write_status(good, {.digest = 1}, 0);
+  parallel::Verdicts verdicts(kGpu);
+  std::uint64_t* failed = raw::take_host_word(kGpu);
+  verdicts.judge(good, 1, 1, failed);
+  synchronize(kGpu);
+  EXPECT_FALSE(verdicts.look().bad);
+  delay();
+  verdicts.judge(good, 1, 2, failed);
+  std::atomic_ref<std::uint64_t>(*failed).store(1);  // while the launch waits
+  synchronize(kGpu);
+  EXPECT_EQ(verdicts.look().pass, 2U);
+  EXPECT_TRUE(verdicts.look().bad);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceStatus,

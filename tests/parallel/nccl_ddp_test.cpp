@@ -109,6 +109,19 @@ TEST_P(NcclRanks, DifferentModelsAreRefused) {
   }
 }
 
+TEST(NcclGroupThatEnds, TakesNoUpdateBehindSumsThatItCutShort) {
+  launch::SpawnOptions options = process_options();
+  options.time_limit = std::chrono::seconds(100);
+  options.share_gpu = true;
+  const ProcessRun run = run_ranks(NCCL_PROGRAM, 2, {"aborted"}, options);
+  std::printf("%s", all_texts(run).c_str());
+  for (const RankOutput& rank : run.ranks) {
+    EXPECT_EQ(rank.exit_code, 0);
+    EXPECT_EQ(value_of(rank, "aborted: unchanged"), "1");
+    EXPECT_NE(value_of(rank, "aborted: text").find("operator pressed stop"), std::string::npos);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, NcclRanks, testing::Values(2, 3, 4));
 
 }  // namespace

@@ -204,6 +204,37 @@ void refused(const Group& group, const std::string& kind) {
   say("hash ", hash_of(values()));
 }
 
+/// Rank 1 never comes to the second pass, and rank 0, whose update is queued behind the sums, ends the group: the sums
+/// give up and leave rank 0's own gradients where the averages should be.
+void aborted(const Group& group) {
+  auto module = std::make_shared<Two>(7, 8);
+  module->to(test_device());
+  DistributedDataParallel<Two> model(module, group, {.rebuild = false});
+  optim::SGD optimizer(model.parameters(), {.lr = 0.5, .momentum = 0.9});
+  const auto step = [&] {
+    optimizer.zero_grad();
+    run_backward(model(group->rank() + 1.0));
+    optimizer.step();
+  };
+  step();
+  model.verify();
+  const Values before = values_of(module->parameters());
+  std::string text = "nothing was thrown";
+  try {
+    if (group->rank() == 0) {
+      step();
+      group->abort("operator pressed stop");
+      model.verify();
+    } else {
+      group->barrier();
+    }
+  } catch (const CommError& error) {
+    text = error.what();
+  }
+  say("text ", text);
+  say("unchanged ", values_of(module->parameters()) == before);
+}
+
 /// model: rank 1's has another shape
 void different(const Group& group) {
   struct Odd : Many {
@@ -227,6 +258,7 @@ int main(int argc, char** argv) {
       {"missing", [](const Group& group) { refused(group, "missing"); }},
       {"frozen", [](const Group& group) { refused(group, "frozen"); }},
       {"gives up", [](const Group& group) { refused(group, "gives_up"); }},
+      {"aborted", aborted},
       {"different", different}};
   try {
     const Group group = comm::init_process_group(

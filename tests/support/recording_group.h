@@ -40,6 +40,7 @@ class RecordingGroup final : public comm::ProcessGroup {
   int lanes() const override { return inner_->lanes(); }
   void ensure_lanes(int count) override { inner_->ensure_lanes(count); }
   std::shared_ptr<comm::Store> store() const override { return inner_->store(); }
+  const std::uint64_t* failure_word() const override { return inner_->failure_word(); }
   std::shared_ptr<ProcessGroup> split(int color, int key, std::source_location where) override {
     auto part = inner_->split(color, key, where);
     return part ? std::make_shared<RecordingGroup>(std::move(part)) : nullptr;

@@ -32,8 +32,9 @@ cudaError_t write_status_word(void* word, Type type, const StatusWord& values, c
 ///
 /// `state` are three words of the device: [0] the verdict that holds, [1] and [2] the first bad one and its pass.
 /// A bad verdict holds until somebody clears the three. `host`, 64 bits that the device can write, becomes
-/// pass * 2^32 + verdict, of the first bad pass or else of this one.
+/// pass * 2^32 + verdict, of the first bad pass or else of this one. `failed`, which may be null, is a word that the
+/// host writes while the launch waits: not 0 is a fault as well.
 cudaError_t judge_status_word(const void* word, Type type, int ranks, std::uint32_t pass, std::uint32_t* state,
-                              std::uint64_t* host, cudaStream_t stream);
+                              std::uint64_t* host, const std::uint64_t* failed, cudaStream_t stream);
 
 }  // namespace ddp::kernels

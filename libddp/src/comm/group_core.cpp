@@ -74,9 +74,9 @@ void GroupCore::finish(AsyncWork& work) {
 void GroupCore::finish(AsyncWork& work, const Failure& failure) {
   const auto self = shared_from_this();
   work.fail(failure);
-  forget(work);
   work.end();
-  die(failure);
+  die(failure);  // while it is outstanding: a device may still use its memory, see bury
+  forget(work);
 }
 
 void GroupCore::expire(AsyncWork& work) {

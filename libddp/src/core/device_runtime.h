@@ -36,7 +36,7 @@ class DeviceRuntime {
   virtual void destroy_event(Device device, void* event, bool timing) noexcept = 0;
   virtual void record_event(void* event, StreamView stream) = 0;
   virtual void wait_event(StreamView stream, void* event) = 0;
-  virtual bool event_complete(void* event) = 0;
+  virtual bool event_complete(Device device, void* event) = 0;
   virtual void synchronize_event(Device device, void* event) = 0;
   virtual double milliseconds_between(void* earlier, void* later) = 0;
 

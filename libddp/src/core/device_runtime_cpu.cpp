@@ -21,7 +21,7 @@ class CpuRuntime final : public DeviceRuntime {
   void destroy_event(Device, void*, bool) noexcept override {}
   void record_event(void*, StreamView) override {}
   void wait_event(StreamView, void*) override {}
-  bool event_complete(void*) override { return true; }
+  bool event_complete(Device, void*) override { return true; }
   void synchronize_event(Device, void*) override {}
   double milliseconds_between(void*, void*) override { return 0; }
 
@@ -52,8 +52,8 @@ class CpuRuntime final : public DeviceRuntime {
 }  // namespace
 
 DeviceRuntime& device_runtime(DeviceType type) {
-  static CpuRuntime cpu;
-  return type == DeviceType::cpu ? static_cast<DeviceRuntime&>(cpu) : cuda_runtime();
+  static auto* cpu = new CpuRuntime();  // never destroyed: statics and threads may outlive any order of destruction
+  return type == DeviceType::cpu ? static_cast<DeviceRuntime&>(*cpu) : cuda_runtime();
 }
 
 }  // namespace ddp::core

@@ -102,7 +102,7 @@ void Event::record(StreamView stream) {
 
 bool Event::is_complete() const {
   if (device_.is_cpu() || host_ns_ == 0) return true;
-  return core::device_runtime(device_.type).event_complete(native_);
+  return core::device_runtime(device_.type).event_complete(device_, native_);
 }
 
 void Event::synchronize(std::source_location where) const {

@@ -89,7 +89,7 @@ void Reducer::Impl::order_sums(std::source_location where) {
   }
   exposed_->end(stream);
   span.end(stream);
-  verdicts_->judge(set_->status(), group_->size(), pass_);
+  verdicts_->judge(set_->status(), group_->size(), pass_, group_->failure_word());
   judged_on_ = stream;
 }
 
@@ -133,11 +133,20 @@ void Reducer::Impl::take(const Verdicts::Verdict& verdict, std::source_location 
     settled_ = verdict.pass;
     return;
   }
+  throw_if_group_failed(where);
   if (verdict.status.abandoned > 0) {  // that rank is on its way elsewhere
     meeting_due_ = true;
     throw ReductionError(describe_abandoned(verdict.status));
   }
   throw ReductionError(meet(verdict.pass, std::min(group_->timeout(), kPatience), where));
+}
+
+// A dead group's sums are no sums, and its ranks meet no more.
+void Reducer::Impl::throw_if_group_failed(std::source_location where) {
+  if (const std::exception_ptr error = last_sum_.error()) std::rethrow_exception(error);
+  const std::uint64_t* failed = group_->failure_word();
+  if (failed == nullptr || *static_cast<const volatile std::uint64_t*>(failed) == 0) return;
+  group_->barrier({.label = "after a failed reduction"}, where);  // throws what the group died of
 }
 
 // Ranks notice a bad pass at different points: at once where the fault is, which stays here until the others come, and

@@ -76,6 +76,7 @@ class Reducer::Impl {
   void copy_out();
   PassAccount account(std::uint32_t pass) const;
   void take(const Verdicts::Verdict& verdict, std::source_location where);
+  void throw_if_group_failed(std::source_location where);
   std::string meet(std::uint32_t pass, std::chrono::milliseconds patience, std::source_location where);
   void meet_when_due(std::source_location where);
   void catch_up(std::uint64_t latest, std::source_location where);

@@ -20,8 +20,8 @@ void Verdicts::release(const BucketSet& set) {
   for (const Bucket& bucket : set.buckets()) bucket.memory.impl()->storage()->set_refusal({});
 }
 
-void Verdicts::judge(const Tensor& word, int ranks, std::uint32_t pass) {
-  raw::judge_status_word(word, ranks, pass, state_, host_);
+void Verdicts::judge(const Tensor& word, int ranks, std::uint32_t pass, const std::uint64_t* failed) {
+  raw::judge_status_word(word, ranks, pass, state_, host_, failed);
   // Updates that are still queued there read it when this object may be gone.
   state_.impl()->storage()->used_on(current_stream(state_.device()));
 }

@@ -32,8 +32,9 @@ class Verdicts {
   /// Takes that away.
   static void release(const BucketSet& set);
 
-  /// Queues the verdict on a pass, after what the current stream has so far.
-  void judge(const Tensor& word, int ranks, std::uint32_t pass);
+  /// Queues the verdict on a pass, after what the current stream has so far. Bad, whatever the word says, while
+  /// `failed` is not 0 (ProcessGroup::failure_word).
+  void judge(const Tensor& word, int ranks, std::uint32_t pass, const std::uint64_t* failed = nullptr);
   /// The newest verdict that the device has told, or the first bad one. Does not block.
   Verdict look() const;
   /// Blocks the host until the pass, whose last sum is `sum`, or one before it down to `after` has got a bad verdict or

@@ -40,6 +40,8 @@ void copy_across(const Tensor& destination, const Tensor& source, std::source_lo
   if (in_flight) {
     packed.used_on(stream);
     landing.used_on(stream);
+    // What is queued for the source from here on, in place perhaps, must not change it under the copy.
+    if (source.device().is_cuda()) current_stream(source.device()).wait_for(stream);
   }
   if (direct) return;
   if (in_flight && landing.device().is_cpu()) stream.synchronize(where);

@@ -71,16 +71,27 @@ class DeviceSpans {
     if (!clock_) return;
     clock_->tick();
     std::size_t left = 0;
-    for (Open* open : pending_) {
-      if (!open->end.is_complete() || !open->begin.is_complete()) {
-        pending_[left++] = open;
-        continue;
+    std::size_t seen = 0;
+    const auto forget_seen = [&] {
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(left),
+                     pending_.begin() + static_cast<std::ptrdiff_t>(seen));
+      pending_count.fetch_sub(static_cast<std::int64_t>(seen - left), std::memory_order_relaxed);
+    };
+    try {
+      for (; seen < pending_.size(); ++seen) {
+        Open* open = pending_[seen];
+        if (!open->end.is_complete() || !open->begin.is_complete()) {
+          pending_[left++] = open;
+          continue;
+        }
+        take_in(*open);
+        free_.push_back(open);
       }
-      take_in(*open);
-      free_.push_back(open);
+    } catch (...) {
+      forget_seen();  // else what is free already would become free once more
+      throw;
     }
-    pending_count.fetch_sub(static_cast<std::int64_t>(pending_.size() - left), std::memory_order_relaxed);
-    pending_.resize(left);
+    forget_seen();
   }
 
   void drop() {

@@ -77,6 +77,9 @@ class ProcessGroup {
   GroupCounters counters() const;
   /// The store the group was made over, under the group's own prefix; null for groups without one.
   virtual std::shared_ptr<Store> store() const { return nullptr; }
+  /// A word that the group's device can read, or null. It becomes other than 0 before a failure of the group ends
+  /// collectives that are on their way: what follows them in a stream, and finds 0 there, finds their results whole.
+  virtual const std::uint64_t* failure_word() const { return nullptr; }
 
   /// In place. Every rank ends with the same bits. Whole numbers wrap; of bool tensors sum and max are "or",
   /// product and min are "and".

@@ -156,11 +156,19 @@ void run_on_device(const Works& works, StreamView stream) {
   const Collective& first = of(works, 0);
   for (const auto& work : works) stream.wait(static_cast<const StreamWork&>(*work).ready());
   trace::DeviceSpan span(trace::SpanKind::collective, stream, first.options.label, first.options.lane);
-  put(works, stream);
-  span.end(stream);
-  const auto done = std::make_shared<Event>(stream.device());
-  done->record(stream);
-  for (const auto& work : works) static_cast<StreamWork&>(*work).queued(done);
+  const auto tell = [&] {
+    span.end(stream);
+    const auto done = std::make_shared<Event>(stream.device());
+    done->record(stream);
+    for (const auto& work : works) static_cast<StreamWork&>(*work).queued(done);
+  };
+  try {
+    put(works, stream);
+  } catch (...) {
+    tell();  // part of it may be on its way and use the memory
+    throw;
+  }
+  tell();
 }
 
 }  // namespace ddp::comm

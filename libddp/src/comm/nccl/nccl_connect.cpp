@@ -13,6 +13,7 @@
 #include "core/cuda/device_guard.h"
 #include "core/device_runtime.h"
 #include "core/env.h"
+#include "tensor/status_word.h"
 
 namespace ddp::comm {
 namespace {
@@ -138,6 +139,7 @@ void NcclCore::connect() {
   const auto deadline = deadline_after(config_.timeout);
   const core::cuda::DeviceGuard guard(device());
   judge(meet(deadline));
+  failure_word_ = raw::take_host_word(device());
   ncclUniqueId id;
   if (rank() == 0) {
     const ncclResult_t made = ncclGetUniqueId(&id);

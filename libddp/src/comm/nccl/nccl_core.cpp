@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "comm/signature.h"
 #include "core/cuda/check.h"
 #include "core/cuda/device_guard.h"
 #include "ddp/trace/device_span.h"
@@ -15,6 +16,12 @@ namespace {
 std::mutex& launch_queue(Device device) {
   static std::array<std::mutex, kMaxCpuDevices> queues;
   return queues[static_cast<std::size_t>(device.index)];
+}
+
+/// Whether a sum over ranks is in the dtype's range when its average is. In float16 it need not be: NCCL's own average
+/// multiplies first.
+bool keeps_sums(const Collective& what) {
+  return what.op == ReduceOp::average && dtype_of_collective(what) != DType::float16;
 }
 
 }  // namespace
@@ -40,9 +47,10 @@ void NcclCore::adopt_thread() { DDP_CUDA_CHECK(cudaSetDevice(device().index)); }
 Clock::time_point NcclCore::poll(Clock::time_point now) noexcept {
   // The watchdog's thread. A failure shows again in the queries that follow.
   int current = -1;
-  if (cudaGetDevice(&current) != cudaSuccess || current != device().index) {
-    static_cast<void>(cudaSetDevice(device().index));
-  }
+  const cudaError_t asked = cudaGetDevice(&current);
+  // The process ends with the group alive. No failure of the group, and nothing to abort any more.
+  if (asked == cudaErrorCudartUnloading) return Clock::time_point::max();
+  if (asked != cudaSuccess || current != device().index) static_cast<void>(cudaSetDevice(device().index));
   return StoreCore::poll(now);
 }
 
@@ -81,7 +89,7 @@ void NcclCore::run(NcclLane& lane, const Event* ready, std::optional<int> pair_r
                             .stream = lane.stream,
                             .rank = pair_rank.value_or(rank()),
                             .size = pair_rank ? 2 : size(),
-                            .average_by_division = average_by_division_,
+                            .average_by_division = average_by_division_ && keeps_sums(what),
                             .scratch = lane.scratch.get()};
       trace::DeviceSpan span(trace::SpanKind::collective, lane.stream, what.options.label, what.options.lane);
       const ncclResult_t result = enqueue(what, place, [this](ncclComm_t comm) { return finish_in_progress(comm); });
@@ -157,6 +165,9 @@ void NcclCore::disconnect() noexcept {
 }
 
 void NcclCore::on_death(const Failure& failure) {
+  // Before the aborter makes kernels give up: they leave their memory as it is, and what comes after them in a stream
+  // must not take that for a result.
+  if (std::uint64_t* word = failure_word_.load()) std::atomic_ref<std::uint64_t>(*word).store(1);
   {
     const std::lock_guard lock(end_mutex_);
     dying_ = true;

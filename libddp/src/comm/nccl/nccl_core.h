@@ -63,6 +63,8 @@ class NcclCore final : public StoreCore {
   /// start a context there.
   void adopt_thread();
   Clock::time_point poll(Clock::time_point now) noexcept override;
+  /// See ProcessGroup::failure_word.
+  const std::uint64_t* failure_word() const { return failure_word_.load(); }
 
   /// Ends the communicators: orderly within a deadline, or the abort's end is waited for. Never throws.
   void close() noexcept;
@@ -91,6 +93,7 @@ class NcclCore final : public StoreCore {
 
   const NcclConfig config_;
   bool average_by_division_ = false;
+  std::atomic<std::uint64_t*> failure_word_{nullptr};  // null while connecting, and alone
   std::shared_ptr<NcclLane> root_;
   std::vector<std::shared_ptr<NcclLane>> lanes_;
 

@@ -51,6 +51,7 @@ class NcclGroup final : public ProcessGroup {
     lanes_ = std::max(lanes_, count);
   }
   std::shared_ptr<Store> store() const override { return core_->config().store; }
+  const std::uint64_t* failure_word() const override { return core_->failure_word(); }
 
   std::shared_ptr<ProcessGroup> split(int color, int key, std::source_location where) override {
     const std::uint64_t call = ++splits_;

@@ -16,7 +16,7 @@ class NoCudaRuntime final : public DeviceRuntime {
   void destroy_event(Device, void*, bool) noexcept override {}
   void record_event(void*, StreamView) override { refuse(); }
   void wait_event(StreamView, void*) override { refuse(); }
-  bool event_complete(void*) override { refuse(); }
+  bool event_complete(Device, void*) override { refuse(); }
   void synchronize_event(Device, void*) override { refuse(); }
   double milliseconds_between(void*, void*) override { refuse(); }
   void* allocate(Device, std::size_t) override { refuse(); }
@@ -37,8 +37,8 @@ class NoCudaRuntime final : public DeviceRuntime {
 }  // namespace
 
 DeviceRuntime& cuda_runtime() {
-  static NoCudaRuntime runtime;
-  return runtime;
+  static auto* runtime = new NoCudaRuntime();  // never destroyed, as the CPU's
+  return *runtime;
 }
 
 }  // namespace ddp::core

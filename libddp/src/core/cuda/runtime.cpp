@@ -90,7 +90,11 @@ class Cuda final : public DeviceRuntime {
   }
 
   void destroy_stream(Device device, CUstream_st* stream) noexcept override {
-    cuda::native_pools(device).streams.give(stream);
+    try {
+      const DeviceGuard guard(device);
+      cuda::native_pools(device).streams.give(stream);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a device in trouble, or the end of the process
+    }
   }
 
   void synchronize_stream(StreamView stream) override {
@@ -122,7 +126,9 @@ class Cuda final : public DeviceRuntime {
     DDP_CUDA_CHECK(cudaStreamWaitEvent(stream.native(), as_event(event), 0));
   }
 
-  bool event_complete(void* event) override {
+  // With the device current, here and below: in a thread that has used none the calls would make a context on device 0.
+  bool event_complete(Device device, void* event) override {
+    const DeviceGuard guard(device);
     const cudaError_t state = cudaEventQuery(as_event(event));
     if (state == cudaSuccess) return true;
     if (state != cudaErrorNotReady) cuda::fail_cuda(state, "cudaEventQuery", __FILE__, __LINE__);
@@ -130,7 +136,10 @@ class Cuda final : public DeviceRuntime {
     return false;
   }
 
-  void synchronize_event(Device, void* event) override { DDP_CUDA_CHECK(cudaEventSynchronize(as_event(event))); }
+  void synchronize_event(Device device, void* event) override {
+    const DeviceGuard guard(device);
+    DDP_CUDA_CHECK(cudaEventSynchronize(as_event(event)));
+  }
 
   double milliseconds_between(void* earlier, void* later) override {
     float milliseconds = 0;
@@ -254,8 +263,8 @@ class Cuda final : public DeviceRuntime {
 }  // namespace
 
 DeviceRuntime& cuda_runtime() {
-  static Cuda runtime;
-  return runtime;
+  static auto* runtime = new Cuda();  // never destroyed: events and memory of statics, and threads, outlive any order
+  return *runtime;
 }
 
 }  // namespace ddp::core

@@ -10,7 +10,7 @@ namespace {
 
 void write_status_word(const Tensor& /*word*/, std::span<const float> /*values*/) { refuse(); }
 void judge_status_word(const Tensor& /*word*/, int /*ranks*/, std::uint32_t /*pass*/, const Tensor& /*state*/,
-                       std::uint64_t* /*host*/) {
+                       std::uint64_t* /*host*/, const std::uint64_t* /*failed*/) {
   refuse();
 }
 std::uint64_t* take_host_word(Device /*device*/) { refuse(); }

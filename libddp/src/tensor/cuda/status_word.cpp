@@ -23,10 +23,11 @@ void write_status_word(const Tensor& word, std::span<const float> values) {
   });
 }
 
-void judge_status_word(const Tensor& word, int ranks, std::uint32_t pass, const Tensor& state, std::uint64_t* host) {
+void judge_status_word(const Tensor& word, int ranks, std::uint32_t pass, const Tensor& state, std::uint64_t* host,
+                       const std::uint64_t* failed) {
   launch_kernel("kernels::judge_status_word", word.device(), [&](cudaStream_t stream) {
     return kernels::judge_status_word(word.data(), kernel_type(word), ranks, pass,
-                                      static_cast<std::uint32_t*>(state.data()), host, stream);
+                                      static_cast<std::uint32_t*>(state.data()), host, failed, stream);
   });
 }
 
