@@ -154,7 +154,8 @@ void GroupCore::settle_outstanding() {
 void GroupCore::settle_many() {
   {
     const std::lock_guard lock(mutex_);
-    if (outstanding_.size() < kMany) return;
+    // Not at each further one: where many buckets are on their way, each look asks after all of them.
+    if (outstanding_.empty() || outstanding_.size() % kMany != 0) return;
   }
   settle_outstanding();
 }

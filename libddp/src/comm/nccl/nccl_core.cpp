@@ -13,8 +13,8 @@ namespace {
 
 /// All collectives of a device go through here one after the other, whatever group or lane they are of, so that ranks
 /// that call in one order also launch in one order.
-std::mutex& launch_queue(Device device) {
-  static std::array<std::mutex, kMaxCpuDevices> queues;
+std::timed_mutex& launch_queue(Device device) {
+  static std::array<std::timed_mutex, kMaxCpuDevices> queues;
   return queues[static_cast<std::size_t>(device.index)];
 }
 
@@ -75,7 +75,9 @@ void NcclCore::run(NcclLane& lane, const Event* ready, std::optional<int> pair_r
     std::unique_lock queue_lock(launch_queue(device()), std::defer_lock);
     // Not for messages, whose two ranks connect inside the call: two of them in opposite directions would each keep the
     // other's peer out.
-    if (!pair_rank) queue_lock.lock();
+    if (!pair_rank && !queue_lock.try_lock() && !queue_lock.try_lock_for(work.remaining())) {
+      ddp::detail::fail<CommError>("another collective's launch on ", device(), " has not come back in time");
+    }
     const std::lock_guard lock(lane.mutex);
     if (lane.comm == nullptr || dead()) {
       problem = concat("ended because: ", death_reason());
@@ -172,7 +174,11 @@ void NcclCore::on_death(const Failure& failure) {
     const std::lock_guard lock(end_mutex_);
     dying_ = true;
     const auto self = std::static_pointer_cast<NcclCore>(shared_from_this());
-    aborter_ = start_library_thread([self] { self->abort_communicators(); });
+    try {
+      aborter_ = start_library_thread([self] { self->abort_communicators(); });
+    } catch (const std::exception&) {
+      aborted_ = true;  // no thread to be had: kernels stay as they are, callers and peers hear of it all the same
+    }
   }
   StoreCore::on_death(failure);
 }
