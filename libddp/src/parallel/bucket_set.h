@@ -14,9 +14,10 @@ namespace ddp::parallel {
 
 /// One bucket: memory, and how far its present pass has come.
 struct Bucket {
-  Tensor memory;            // one dimension
-  comm::Label label;        // "bucket 2: fc1.weight, fc1.bias"
-  std::size_t pending = 0;  // gradients still to come in this pass
+  Tensor memory;             // one dimension
+  comm::Label label;         // "bucket 2: fc1.weight, fc1.bias"
+  std::size_t expected = 0;  // gradients that come in a pass; the other slots are inactive
+  std::size_t pending = 0;   // of them, still to come in this pass
   bool launched = false;
   comm::Work work;
   std::vector<StreamView> writers;  // the streams that wrote it in this pass

@@ -80,6 +80,7 @@ void Reducer::Impl::make_room(BucketPlan plan, std::source_location where) {
     current_stream(device()).synchronize(where);
   }
   set_.emplace(std::move(made));
+  counted_ = false;
   ready_.reserve(slots_.size());
 }
 
@@ -88,6 +89,7 @@ void Reducer::Impl::set_active(std::size_t slot, bool active) {
   const std::scoped_lock lock(mutex_);
   DDP_CHECK(!open_, InvalidArgument, "set_active within a pass, slot '", slots_[checked(slot)].name, "'");
   active_[checked(slot)] = active;
+  counted_ = false;
 }
 
 // Collectives of a pass that was given up may still be writing the buckets.
@@ -147,29 +149,34 @@ void Reducer::Impl::prepare(bool synchronize, bool allow_rebuild, std::source_lo
 }
 
 void Reducer::Impl::start_buckets() {
+  if (!counted_) count_expected();
   next_ = 0;
   awaited_ = 0;
   streams_.clear();
-  for (Bucket& bucket : set_->buckets()) {
-    bucket.pending = 0;
+  for (std::size_t i = 0; i < set_->buckets().size(); ++i) {
+    Bucket& bucket = set_->buckets()[i];
+    bucket.pending = bucket.expected;
+    awaited_ += bucket.expected;
     bucket.launched = false;
     bucket.writers.clear();
-  }
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    const std::size_t index = set_->bucket_of(slot);
-    if (index == BucketSet::kNoBucket) continue;
-    Bucket& bucket = set_->buckets()[index];
-    if (!active_[slot]) {
-      written(bucket, current_stream(device()));  // goes along as it is: whoever clears it does so here
-      continue;
-    }
-    ++bucket.pending;
-    ++awaited_;
+    // Inactive slots go along as they are: whoever clears them does so here.
+    if (bucket.expected < set_->plan().buckets[i].slots.size()) written(bucket, current_stream(device()));
   }
 }
 
+void Reducer::Impl::count_expected() {
+  Hash hash;
+  for (Bucket& bucket : set_->buckets()) bucket.expected = 0;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (expected(slot)) ++set_->buckets()[set_->bucket_of(slot)].expected;
+    hash.add(active_[slot] ? 1 : 0);
+  }
+  active_hash_ = hash.value();
+  counted_ = true;
+}
+
 void Reducer::Impl::written(Bucket& bucket, StreamView stream) {
-  if (device().is_cpu()) return;
+  if (device().is_cpu() || (!bucket.writers.empty() && bucket.writers.back() == stream)) return;
   const auto add = [stream](std::vector<StreamView>& streams) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   };
@@ -283,7 +290,7 @@ std::uint32_t Reducer::Impl::digest() const {
   Hash hash;
   hash.add(set_->plan_hash());
   hash.add(pass_);
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) hash.add(active_[slot] ? 1 : 0);
+  hash.add(active_hash_);
   return static_cast<std::uint32_t>(hash.value());
 }
 

@@ -134,8 +134,16 @@ void Reducer::Impl::take(const Verdicts::Verdict& verdict, std::source_location 
     return;
   }
   throw_if_group_failed(where);
-  if (verdict.status.abandoned > 0) {  // that rank is on its way elsewhere
+  if (verdict.status.abandoned > 0) {
+    // That rank is on its way elsewhere, so nobody waits for it. But this rank leaves word how far it has come: when
+    // the other one goes on, it matches what is queued here without waiting for this rank, which may wait for its
+    // device.
     meeting_due_ = true;
+    try {
+      if (!in_process_) static_cast<void>(meet(verdict.pass, std::chrono::milliseconds(0), where));
+    } catch (const CommError&) {
+      meeting_due_ = true;
+    }
     throw ReductionError(describe_abandoned(verdict.status));
   }
   throw ReductionError(meet(verdict.pass, std::min(group_->timeout(), kPatience), where));

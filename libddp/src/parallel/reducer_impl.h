@@ -57,6 +57,7 @@ class Reducer::Impl {
   void make_room(BucketPlan plan, std::source_location where);
   void settle(std::source_location where);
   void start_buckets();
+  void count_expected();
   void written(Bucket& bucket, StreamView stream);
   StreamView writers_in_order(Bucket& bucket);
   void note_full(std::size_t index);
@@ -90,6 +91,8 @@ class Reducer::Impl {
   std::vector<Tensor> foreign_;  // caller-owned memory of slots, undefined for the others
   std::vector<Tensor> own_;      // world size 1 only
   std::vector<bool> active_;
+  bool counted_ = false;  // `expected` of the buckets and `active_hash_` are those of `active_`
+  std::uint64_t active_hash_ = 0;
   ArrivalOrder arrival_;
   ReducerCounters counters_;
 

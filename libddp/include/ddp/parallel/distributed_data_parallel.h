@@ -35,7 +35,8 @@ struct DDPOptions {
   int lanes = 1;
   /// CUDA groups: the end of backward blocks the host until all sums are there and known to be good, and throws on
   /// every rank if not, as CPU groups always do. For optimisers of your own (libddp's refuse bad gradients on the
-  /// device), and to go on training after a ReductionError: without it ranks hear of one at different steps.
+  /// device), and to go on training after a ReductionError: without it ranks hear of one at different steps, and have
+  /// called their optimisers a different number of times.
   bool blocking_check = false;
 };
 
