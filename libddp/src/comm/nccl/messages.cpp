@@ -72,18 +72,17 @@ class Messages::Channel {
   /// True when a message went on its way.
   bool step(const std::vector<std::shared_ptr<StreamWork>>& fresh) {
     try {
-      for (const auto& work : fresh) {
-        if (!sends_) {
-          const Collective& what = work->collective();
-          core_->store().set_text(concat(key_, "want/", ++wanted_), concat(what.tag, " ", describe(what)));
-        }
-        pending_.push_back({.number = wanted_, .work = work});
+      // All are pending before a store call can fail: who fails then is the first of them.
+      for (const auto& work : fresh) pending_.push_back({.number = sends_ ? 0 : ++wanted_, .work = work});
+      for (std::size_t i = pending_.size() - fresh.size(); !sends_ && i < pending_.size(); ++i) {
+        const Collective& what = pending_[i].work->collective();
+        core_->store().set_text(concat(key_, "want/", pending_[i].number), concat(what.tag, " ", describe(what)));
       }
       // Those that failed meanwhile: the group is dead then, and none of the others goes on its way either.
       std::erase_if(pending_, [](const Pending& entry) { return entry.work->is_completed(); });
       if (pending_.empty()) return false;
       return sends_ ? send_next() : receive_next();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       fail(*pending_.front().work, error.what());
       pending_.clear();
       return false;
