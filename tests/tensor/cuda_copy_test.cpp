@@ -144,6 +144,33 @@ TEST(CudaCopy, AnIndexOutOfRangeGivesNanOrZero) {
   }
 }
 
+// Streams of two GPUs know nothing of each other: a copy comes after what has made its source, and before what changes
+// the source next.
+TEST(CudaCopy, ToAnotherGpuIsInOrderWithTheSource) {
+  if (device_count(DeviceType::cuda) < 2) GTEST_SKIP() << "needs two GPUs";
+  const Device from = Device::cuda(0);
+  const Device to = Device::cuda(1);
+  const Stream from_stream(from);
+  const Stream to_stream(to);
+  const StreamGuard on_from(from_stream);
+  const StreamGuard on_to(to_stream);
+  const auto delay = [](Device device) {  // some 20 ms
+    Tensor large = empty({64 << 20}, {DType::float32, device});
+    for (int i = 0; i < 200; ++i) large.fill_(i);
+  };
+  constexpr std::int64_t kElements = 16 << 20;
+  Tensor x = zeros({kElements}, {DType::float32, from});
+  delay(from);
+  x.fill_(1);
+  const Tensor made_late = raw::to(x, to);
+  delay(to);
+  const Tensor copied_late = raw::to(x, to);
+  x.fill_(2);
+  const std::vector<float> ones(kElements, 1);
+  EXPECT_EQ(made_late.to_vector<float>(), ones);
+  EXPECT_EQ(copied_late.to_vector<float>(), ones);
+}
+
 TEST(CudaFunctions, GradientsOfShapesAsOnTheCpu) {
   const std::vector<CudaInput> one = {{{4, 6, 10}}};
   compare_cuda_grad("transpose", one, [](const Inputs& in) { return ddp::transpose(in[0], 0, 2); });
