@@ -68,7 +68,7 @@ class NcclRanks : public testing::TestWithParam<int> {};
 
 TEST_P(NcclRanks, TrainAsOneProcessWithTheWholeBatch) {
   for (const std::string model : {"mlp", "mlp copied", "cnn"}) {
-    expect_value(GetParam(), model + ": close", "1");
+    expect_value(GetParam(), model + ": close", "true");
     expect_same(GetParam(), model + ": hash");
   }
   for (const std::string model : {"mlp", "cnn"}) expect_value(GetParam(), model + ": copied", "0");
@@ -80,14 +80,14 @@ TEST_P(NcclRanks, SumsAreOrderedWithASideStream) { expect_value(GetParam(), "ord
 TEST_P(NcclRanks, NothingBlocksNothingIsCopiedTwoLaunchesAreAdded) {
   expect_value(GetParam(), "steady: blocking", "0");
   expect_value(GetParam(), "steady: copied", "0 0");
-  expect_value(GetParam(), "steady: several buckets", "1");
+  expect_value(GetParam(), "steady: several buckets", "true");
   expect_value(GetParam(), "steady: launches added beyond the buckets", "2");
 }
 
 TEST_P(NcclRanks, ABadPassIsRefusedEverywhereAndTrainingGoesOn) {
   for (const std::string kind : {"missing", "frozen", "gives up"}) {
-    expect_value(GetParam(), kind + ": unchanged", "1");
-    expect_value(GetParam(), kind + ": changed", "1");
+    expect_value(GetParam(), kind + ": unchanged", "true");
+    expect_value(GetParam(), kind + ": changed", "true");
     expect_same(GetParam(), kind + ": hash");
   }
   expect_text(GetParam(), "missing: text", "'b' got no gradient on rank 1");
@@ -117,7 +117,7 @@ TEST(NcclGroupThatEnds, TakesNoUpdateBehindSumsThatItCutShort) {
   std::printf("%s", all_texts(run).c_str());
   for (const RankOutput& rank : run.ranks) {
     EXPECT_EQ(rank.exit_code, 0);
-    EXPECT_EQ(value_of(rank, "aborted: unchanged"), "1");
+    EXPECT_EQ(value_of(rank, "aborted: unchanged"), "true");
     EXPECT_NE(value_of(rank, "aborted: text").find("operator pressed stop"), std::string::npos);
   }
 }

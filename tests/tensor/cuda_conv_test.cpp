@@ -166,8 +166,9 @@ TEST(CudaConv, CudnnTakesWhatTrainingNeeds) {
 
 TEST(CudaConv, Tf32IsASwitchAndOffAtFirst) {
   ASSERT_FALSE(allow_tf32());
-  const Tensor x = raw::to(tensor(random_values(8 * 32 * 26 * 26, 0, 1, 1), {8, 32, 26, 26}), DType::float32);
-  const Tensor weight = raw::to(tensor(random_values(64 * 32 * 9, 0, 1, 2), {64, 32, 3, 3}), DType::float32);
+  // Large enough that tensor cores are the obvious choice.
+  const Tensor x = raw::to(tensor(random_values(4 * 256 * 30 * 30, 0, 1, 1), {4, 256, 30, 30}), DType::float32);
+  const Tensor weight = raw::to(tensor(random_values(256 * 256 * 9, 0, 1, 2), {256, 256, 3, 3}), DType::float32);
   const auto on_gpu = [&] { return raw::conv2d(raw::to(x, kGpu), raw::to(weight, kGpu), {}, {}); };
   const Tensor strict = on_gpu();
   set_allow_tf32(true);
