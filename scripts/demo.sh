@@ -48,7 +48,7 @@ if has_gpu; then
   if [ "$preset" = cpu ]; then
     say "a GPU was found but is not used: nvcc (CUDA toolkit 12.4 or newer) is missing"
   else
-    say "a GPU was found but is not used: this version trains on the CPU (no NCCL group and no CUDA convolution yet)"
+    say "a GPU was found; this demo is about ranks on CPU cores. On the GPU: $build/bin/train_cnn --mode local --device cuda (docs/gpus.md)"
   fi
 fi
 

@@ -66,7 +66,9 @@ void Reporter::finish(const Summary& summary) {
   std::printf("%s%s, %s, %d rank%s x %d thread%s: %.2f ms a step, %.0f samples/s", terminal_ ? "\r\x1b[K" : "",
               summary.model.c_str(), summary.mode.c_str(), summary.world_size, summary.world_size == 1 ? "" : "s",
               summary.threads, summary.threads == 1 ? "" : "s", summary.step_ms, summary.samples_per_s);
-  if (summary.collectives > 0) {
+  if (summary.collectives > 0 && summary.comm_ms == 0) {  // CUDA groups measure what is waited for, not the sums
+    std::printf("; %.2f ms a step of the all-reduce not hidden by backward", summary.exposed_comm_ms);
+  } else if (summary.collectives > 0) {
     std::printf("; all-reduce %.2f ms a step, of it %.2f ms not hidden by backward", summary.comm_ms,
                 summary.exposed_comm_ms);
   }

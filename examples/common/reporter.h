@@ -35,8 +35,8 @@ struct Summary {
   std::int64_t collectives = 0;
   std::int64_t bytes_reduced = 0;
   std::int64_t bytes_copied = 0;
-  double comm_ms = 0;          ///< per step: sum of the buckets' collective times
-  double exposed_comm_ms = 0;  ///< per step: of it, not hidden behind backward
+  double comm_ms = 0;          ///< per step: sum of the buckets' collective times; CPU groups only
+  double exposed_comm_ms = 0;  ///< per step: waited for after backward
 };
 
 /// Progress for people on stdout and JSON lines for programs. Silent on ranks other than 0.

@@ -212,7 +212,7 @@ void GpuSharing::add_to(std::map<std::string, std::string>& environment, int ran
   environment.emplace("NCCL_HOSTID", concat(environment["DDP_RUN_ID"], "-", rank));
   environment.emplace("NCCL_SOCKET_IFNAME", "lo");
   environment.emplace("NCCL_IB_DISABLE", std::to_string(1));
-  // On loopback one thread and one socket move 2.5 times as much as NCCL's own choice (docs/performance.md).
+  // On loopback one thread and one socket move more than NCCL's own choice does.
   environment.emplace("NCCL_SOCKET_NTHREADS", std::to_string(1));
   environment.emplace("NCCL_NSOCKS_PERTHREAD", std::to_string(1));
 }

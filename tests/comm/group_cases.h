@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/process_group_conformance.h"
+#include "support/rank_gpu.h"
 
 namespace ddp::test {
 
@@ -13,7 +14,7 @@ namespace ddp::test {
 inline std::vector<GroupCase> group_cases() {
 #if DDP_TEST_RANK_PROCESS
   const char* size = std::getenv("WORLD_SIZE");
-  return {{"nccl", size != nullptr ? std::atoi(size) : 1, Device::cuda(0)}};
+  return {{"nccl", size != nullptr ? std::atoi(size) : 1, rank_gpu()}};
 #elif DDP_TEST_CUDA
   std::vector<GroupCase> cases;
   for (int size = 1; size <= 4; ++size) cases.push_back({"local", size, Device::cuda(0)});

@@ -1,4 +1,5 @@
-// NCCL groups. Ranks are processes on one GPU; each passes for a host of its own, so they talk over loopback sockets.
+// NCCL groups. Ranks are processes on one GPU, each of which passes for a host of its own, so they talk over loopback
+// sockets. `Suite` takes a GPU for each rank where there are enough.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "support/rank_gpu.h"
 #include "support/ranks.h"
 #include "tensor/copy.h"
 
@@ -39,7 +40,7 @@ class ProcessGroupEnvironment : public ::testing::Environment {
  public:
   void SetUp() override {
     process_group() =
-        comm::init_process_group({.backend = "nccl", .device = Device::cuda(0), .timeout = std::chrono::seconds(60)});
+        comm::init_process_group({.backend = "nccl", .device = rank_gpu(), .timeout = std::chrono::seconds(60)});
   }
   void TearDown() override { process_group().reset(); }
 };

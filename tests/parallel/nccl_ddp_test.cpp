@@ -1,4 +1,5 @@
-// DistributedDataParallel over NCCL: ranks are processes that share one GPU and pass for hosts of their own.
+// DistributedDataParallel over NCCL: ranks are processes, each with a GPU of its own where there are enough; else they
+// share and pass for hosts of their own.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -11,6 +11,7 @@
 #include "ddp/comm/process_group.h"
 #include "ddp/core/error.h"
 #include "ddp/parallel/reducer.h"
+#include "support/rank_gpu.h"
 #include "support/ranks.h"
 #include "support/recording_group.h"
 
@@ -18,13 +19,13 @@
 namespace ddp::test {
 
 /// "local", or what the variable DDP_TEST_BACKEND has: every test runs over each backend. "cuda" is the in-process
-/// group with all ranks on one GPU.
+/// group with all ranks on one GPU; a process that is a rank over NCCL has `rank_gpu`.
 inline std::string test_backend() {
   const char* name = std::getenv("DDP_TEST_BACKEND");
   return name == nullptr ? "local" : name;
 }
 inline bool on_cuda() { return test_backend() == "cuda"; }
-inline Device test_device() { return on_cuda() ? Device::cuda(0) : Device::cpu(); }
+inline Device test_device() { return on_cuda() ? rank_gpu() : Device::cpu(); }
 /// The same numbers on the device under test.
 inline Tensor put(const Tensor& tensor) { return to(tensor, test_device()); }
 
