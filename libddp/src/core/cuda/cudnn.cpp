@@ -38,7 +38,7 @@ class ThreadContexts {
       try {
         spare().contexts[i].push_back(std::move(own_[i]));
       } catch (...) {  // no room to remember it: left to itself, as it cannot be destroyed safely here
-        static_cast<void>(own_[i].release());
+        [[maybe_unused]] const auto* left_alone = own_[i].release();
       }
     }
   }

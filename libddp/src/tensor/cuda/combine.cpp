@@ -38,6 +38,7 @@ void combine(const std::vector<Tensor>& sources, const std::vector<Tensor>& outp
   // With more sources than one launch takes, what has been combined so far is carried in memory of its own: an output
   // may be a source that is still to come.
   std::vector<const void*> left;
+  left.reserve(sources.size());
   for (const Tensor& source : sources) left.push_back(source.data());
   Tensor carry;
   while (left.size() > kMost) {
