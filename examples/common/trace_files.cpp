@@ -3,6 +3,7 @@
 #include <ddp/core/error.h>
 #include <ddp/trace/recorder.h>
 
+#include <fstream>
 #include <vector>
 
 namespace examples {
@@ -12,6 +13,11 @@ TraceFiles::TraceFiles(const std::string& folder, ddp::comm::ProcessGroup* group
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   DDP_CHECK(!failure, ddp::IoError, "cannot make the folder '", folder, "': ", failure.message());
+  // Known now rather than after hours of training.
+  const std::string trial = path(group != nullptr ? group->rank() : 0, ".trial");
+  const bool writable = std::ofstream(trial).is_open();
+  std::filesystem::remove(trial, failure);
+  DDP_CHECK(writable, ddp::IoError, "cannot write to the folder '", folder, "'");
   ddp::trace::set_sampling({.first = 0, .every = 1});
   ddp::trace::set_enabled(true);
 }

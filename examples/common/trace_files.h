@@ -11,7 +11,8 @@ namespace examples {
 /// folder.
 class TraceFiles {
  public:
-  /// `group` is null without other ranks. Makes the folder; throws ddp::IoError naming it when it cannot.
+  /// `group` is null without other ranks. Makes the folder; throws ddp::IoError naming it when it cannot, or cannot
+  /// write there.
   TraceFiles(const std::string& folder, ddp::comm::ProcessGroup* group);
   /// FOLDER/rank-R.jsonl and rank-R.trace.json on each rank; then rank 0 joins the traces into FOLDER/trace.json.
   /// Collective over the group; with ranks on several hosts, each host's folder gets its own ranks' files, and

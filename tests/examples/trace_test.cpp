@@ -80,5 +80,14 @@ TEST(Trace, AFolderThatCannotBeMadeIsNamed) {
   EXPECT_NE(run.errors.find("/dev/null/x"), std::string::npos) << run.errors;
 }
 
+TEST(Trace, AFolderThatCannotBeWrittenIsNamedBeforeTraining) {
+  const SmallData data;
+  const Ended run =
+      run_program({TRAIN_MLP, "--mode", "local", "--data", data.path(), "--steps", "1", "--trace", "/proc"});
+  EXPECT_EQ(run.code, 1);
+  EXPECT_NE(run.errors.find("cannot write to the folder '/proc'"), std::string::npos) << run.errors;
+  EXPECT_EQ(run.output.find("epoch"), std::string::npos) << run.output;
+}
+
 }  // namespace
 }  // namespace ddp::test

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -75,7 +76,32 @@ TEST_F(ChromeTraceTest, SpansMarksArrowsAndSteps) {
   EXPECT_EQ(steps[0]["name"], "step " + std::to_string(step));
   ASSERT_EQ(with(all, "name", "process_name").size(), 1U);
   EXPECT_EQ(with(all, "name", "process_name")[0]["args"]["name"], "rank 3");
-  EXPECT_EQ(with(all, "name", "thread_name").size(), 2U);  // this thread and the row of steps
+  EXPECT_EQ(with(all, "name", "thread_name").size(), 3U);  // this thread, the lane and the row of steps
+}
+
+// A viewer drops what overlaps another span of its row without lying inside it.
+TEST_F(ChromeTraceTest, CollectivesOfTheHostHaveARowForEachLane) {
+  begin_step();
+  record(SpanKind::backward, 1000, 9000);
+  record(SpanKind::bucket_ready, 2000, 2000, "bucket 0: a", 0);
+  record(SpanKind::collective, 2500, 6000, "bucket 0: a", 1);
+  record(SpanKind::collective, 2500, 7000, "bucket 1: b", 2);
+  record(SpanKind::collective, 6000, 8500, "bucket 2: c", 1);
+  record(SpanKind::exposed, 5000, 8800);
+  write_chrome_trace(path("rows.json"), 2);
+  const auto all = events(path("rows.json"));
+  const auto row = [&](const std::string& name) { return with(all, "name", name).at(0).at("tid").get<int>(); };
+  EXPECT_EQ(row("backward"), row("exposed"));
+  EXPECT_NE(row("bucket 1: b"), row("backward"));
+  EXPECT_EQ(with(all, "cat", "collective").size(), 3U);
+  EXPECT_EQ(with(all, "cat", "collective")[0]["tid"], row("bucket 2: c"));
+  EXPECT_NE(row("bucket 1: b"), row("bucket 2: c"));
+  EXPECT_EQ(with(all, "ph", "s")[0]["tid"], row("backward"));
+  EXPECT_EQ(with(all, "ph", "f")[0]["tid"], row("bucket 2: c"));
+  std::vector<std::string> names;
+  for (const Json& event : with(all, "name", "thread_name")) names.push_back(event["args"]["name"]);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "communication lane 1"), 1);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "communication lane 2"), 1);
 }
 
 TEST_F(ChromeTraceTest, AnEmptyRecordIsAValidFile) {

@@ -53,14 +53,11 @@ StatusSum Reducer::Impl::wait_for_sums(std::source_location where) {
   const std::int64_t begin = trace::now_ns();
   std::vector<Bucket>& buckets = set_->buckets();
   for (std::size_t i = 0; i < buckets.size(); ++i) {
-    const std::int64_t before = trace::now_ns();
     const comm::Work work = std::exchange(buckets[i].work, {});
-    work.wait_blocking(where);
-    const std::int64_t after = trace::now_ns();
+    work.wait_blocking(where);  // a blocking call, which is recorded as such
     counters_.communication_ms += static_cast<double>(work.ended_ns() - work.started_ns()) * 1e-6;
     if (!trace::sampled()) continue;
     trace::record(trace::SpanKind::collective, work.started_ns(), work.ended_ns(), buckets[i].label, lane_of(i));
-    trace::record(trace::SpanKind::wait, before, after, buckets[i].label, static_cast<std::int32_t>(i));
   }
   const std::int64_t end = trace::now_ns();
   counters_.exposed_ms += static_cast<double>(end - begin) * 1e-6;

@@ -39,6 +39,17 @@ int sort_index(std::uint16_t track) {
   return is_stream_track(track, &device) ? 1000 + track : track;
 }
 
+// What a group of a CPU runs on its own threads is recorded by the thread that waits for it. On that thread's row it
+// would lie across other spans, and viewers drop spans that overlap without nesting. So it has a row for each lane,
+// with numbers behind those of all tracks.
+constexpr int kFirstLaneRow = 1 << 16;
+
+int row_of(const Span& span) {
+  Device device;
+  if (span.kind != SpanKind::collective || is_stream_track(span.track, &device)) return span.track;
+  return kFirstLaneRow + std::max(span.lane, 0);
+}
+
 class Writer {
  public:
   explicit Writer(const std::string& path) : file_(path) {
@@ -63,16 +74,27 @@ void put_names(Writer& writer, const std::vector<Span>& all, int rank) {
   writer.event(metadata("process_name", rank, 0, {{"name", concat("rank ", rank)}}));
   writer.event(metadata("process_sort_index", rank, 0, {{"sort_index", rank}}));
   std::set<std::uint16_t> tracks;
-  for (const Span& span : all) tracks.insert(span.track);
+  std::set<int> lanes;
+  for (const Span& span : all) {
+    if (const int row = row_of(span); row >= kFirstLaneRow) {
+      lanes.insert(row);
+    } else {
+      tracks.insert(span.track);
+    }
+  }
   for (const std::uint16_t track : tracks) {
     writer.event(metadata("thread_name", rank, track, {{"name", track_name(track)}}));
     writer.event(metadata("thread_sort_index", rank, track, {{"sort_index", sort_index(track)}}));
+  }
+  for (const int row : lanes) {
+    writer.event(metadata("thread_name", rank, row, {{"name", concat("communication lane ", row - kFirstLaneRow)}}));
+    writer.event(metadata("thread_sort_index", rank, row, {{"sort_index", 1000 + row}}));
   }
 }
 
 void put_span(Writer& writer, const Span& span, int rank) {
   Json object = {{"name", title(span)}, {"cat", name(span.kind)}, {"ph", span.end_ns > span.begin_ns ? "X" : "i"},
-                 {"pid", rank},         {"tid", span.track},      {"ts", microseconds(span.begin_ns)}};
+                 {"pid", rank},         {"tid", row_of(span)},    {"ts", microseconds(span.begin_ns)}};
   if (span.end_ns > span.begin_ns) {
     object["dur"] = microseconds(span.end_ns - span.begin_ns);
   } else {
@@ -99,7 +121,7 @@ void put_arrows(Writer& writer, const std::vector<Span>& all, int rank) {
     start.update({{"ph", "s"}, {"tid", from->second->track}, {"ts", microseconds(from->second->begin_ns)}});
     writer.event(start);
     Json finish = common;
-    finish.update({{"ph", "f"}, {"bp", "e"}, {"tid", span.track}, {"ts", microseconds(span.begin_ns)}});
+    finish.update({{"ph", "f"}, {"bp", "e"}, {"tid", row_of(span)}, {"ts", microseconds(span.begin_ns)}});
     writer.event(finish);
   }
 }
