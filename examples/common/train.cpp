@@ -197,8 +197,8 @@ void run_training(const Options& options, const Trainee& trainee, const std::sha
   }
   Summary summary = summarise(options, trainee, group.get(), device, timer);
   summary.test_accuracy = accuracy;
+  reporter.finish(summary);  // first, so that a trace that cannot be written costs no figures
   trace.write();
-  reporter.finish(summary);
 }
 
 }  // namespace examples
