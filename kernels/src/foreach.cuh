@@ -65,7 +65,7 @@ __device__ void with_floating_on_device(Type type, const Use& use) {
 
 /// Chunks in the small, middle and large instances of the kernels. The small one keeps to the 4 KiB of parameters
 /// that every driver takes.
-inline constexpr int kSmallUpdate = 52;
+inline constexpr int kSmallUpdate = 50;
 inline constexpr int kMiddleUpdate = 208;
 inline constexpr int kSmallArray = 160;
 

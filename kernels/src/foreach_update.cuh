@@ -23,6 +23,8 @@ __device__ void update(const Piece<UpdateChunk>& piece, Use use0, Use use1, cons
   T* state1 = static_cast<T*>(chunk.state1);
   // Used only where something is stored: the other loads do not wait for it.
   const bool refused = chunk.refusal != nullptr && *chunk.refusal != 0;
+  // Exactly one thread of the launch, so nothing has to be atomic.
+  if (refused && chunk.refused != nullptr && piece.begin == 0 && threadIdx.x == 0) *chunk.refused += 1;
 
   const auto one = [&](std::int64_t i) {
     C p = Convert<C, T>::apply(parameter[i]);

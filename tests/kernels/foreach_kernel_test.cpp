@@ -64,6 +64,7 @@ struct Parameter {
             .state0 = state0.data(),
             .state1 = state1.data(),
             .refusal = nullptr,
+            .refused = nullptr,
             .numel = static_cast<std::int64_t>(count),
             .rate = -0.5,
             .root = 1,
@@ -82,6 +83,7 @@ class Update : public ::testing::Test {
  protected:
   void SetUp() override {
     words_.write(std::vector<std::uint32_t>{0, 4});
+    counts_.write(std::vector<std::uint32_t>(kParameters, 7));
     for (const DType dtype : kFloats) {
       for (const std::size_t count : kCounts) {
         const std::size_t from = parameters_.size() % 2 == 0 ? 0 : 1;
@@ -91,6 +93,7 @@ class Update : public ::testing::Test {
         chunk.first = number % 5 == 0;
         if (number % 4 == 1) chunk.refusal = static_cast<std::uint32_t*>(words_.data());
         if (number % 4 == 2) chunk.refusal = static_cast<std::uint32_t*>(words_.data()) + 1;
+        if (number % 8 != 6) chunk.refused = static_cast<std::uint32_t*>(counts_.data()) + number - 1;
         table_->chunks[table_->count++] = chunk;
       }
     }
@@ -117,10 +120,17 @@ class Update : public ::testing::Test {
         ASSERT_EQ(g[i], gradient_at(i));
       }
     }
+    // Raised once by each refused update that has a counter, by nothing else.
+    const std::vector<double> counts = counts_.numbers();
+    for (std::size_t n = 0; n < kParameters; ++n) {
+      EXPECT_EQ(counts[n], refused(n) && (n + 1) % 8 != 6 ? 8 : 7) << "parameter " << n;
+    }
   }
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::unique_ptr<k::UpdateTable> table_ = std::make_unique<k::UpdateTable>();
+  static constexpr std::size_t kParameters = std::size(kFloats) * std::size(kCounts);
   Memory words_{DType::int32, 2};
+  Memory counts_{DType::int32, kParameters};
 };
 
 TEST_F(Update, SgdWithoutMomentum) {
@@ -173,7 +183,7 @@ TEST_F(Update, AdamWithMemory) {
 TEST(UpdateTable, EveryNumberOfChunks) {
   // Each instance of the kernel, at its limits.
   constexpr std::size_t kLength = 5;
-  for (const int count : {1, 51, 52, 53, 207, 208, 209, k::UpdateTable::kCapacity}) {
+  for (const int count : {1, 49, 50, 51, 207, 208, 209, k::UpdateTable::kCapacity}) {
     if (count > k::update_capacity()) continue;
     Memory memory(DType::float32, static_cast<std::size_t>(2 * count) * kLength);
     std::vector<double> values;

@@ -1,6 +1,8 @@
 #include "ddp/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "ddp/autograd/functions.h"
@@ -9,6 +11,7 @@
 #include "ddp/optim/adam.h"
 #include "ddp/optim/sgd.h"
 #include "support/expect_error.h"
+#include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
 namespace ddp::optim {
@@ -111,6 +114,97 @@ TEST(SGD, LeavesAParameterWhoseGradientIsRefused) {
   }
   // The same update twice: -1, then -1.5 with the momentum.
   EXPECT_EQ(taken.to_vector<double>(), (Doubles{-1.5, -0.5}));
+}
+
+struct Recovery {
+  std::vector<std::vector<float>> numbers;  // parameters, then their states
+  std::vector<std::int64_t> steps;
+};
+
+/// Seven steps, those of `refused` with the word raised. `ask`: whether the optimiser is asked to make those at all.
+template <class Make>
+Recovery recover(const Make& make, const std::vector<int>& refused, bool ask, bool look_between) {
+  const std::vector<Tensor> p = {parameter({1, -2, 0.5}, DType::float32), parameter({3, 4}, DType::float32),
+                                 parameter({5}, DType::float32)};
+  const std::unique_ptr<Optimizer> optimizer = make(p);
+  const Tensor word = zeros({4}, {DType::int32});
+  for (int step = 0; step < 7; ++step) {
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      Tensor parameter = p[i];
+      parameter.zero_grad();
+      if (i == 2 && step % 3 == 2) continue;  // not in use in every pass
+      Tensor gradient = zeros(parameter.sizes());
+      for (std::int64_t k = 0; k < gradient.numel(); ++k) {
+        gradient.data_ptr<float>()[k] =
+            std::sin(static_cast<float>(step * 10 + static_cast<int>(i) * 3) + static_cast<float>(k));
+      }
+      parameter.set_grad(gradient);
+      // The second parameter belongs to somebody else, whose gradients are always good.
+      if (i != 1) parameter.grad().impl()->storage()->set_refusal(word.impl()->storage());
+    }
+    const bool bad = std::find(refused.begin(), refused.end(), step) != refused.end();
+    if (bad) {
+      // As the device does: the host is not told.
+      raw::fill_(word, 1);
+      Tensor other = p[1];
+      other.zero_grad();
+      if (ask) optimizer->step();
+      if (ask && look_between) static_cast<void>(optimizer->state());
+      continue;
+    }
+    Tensor(word).zero_();
+    optimizer->step();
+  }
+  Recovery result;
+  for (const Tensor& tensor : p) result.numbers.push_back(tensor.to_vector<float>());
+  for (const ParameterState& state : optimizer->state()) {
+    result.steps.push_back(state.step);
+    for (const Tensor& tensor : state.tensors) result.numbers.push_back(tensor.to_vector<float>());
+  }
+  return result;
+}
+
+TEST(Optimizer, ARefusedStepIsAsIfItHadNeverBeen) {
+  using Parameters = std::vector<Tensor>;
+  using Make = std::function<std::unique_ptr<Optimizer>(const Parameters&)>;
+  const Make makes[] = {
+      [](const Parameters& p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1}); },
+      [](const Parameters& p) {
+        return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.25});
+      },
+      [](const Parameters& p) {
+        return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true});
+      },
+      [](const Parameters& p) { return std::make_unique<Adam>(p, AdamOptions{.lr = 0.1, .weight_decay = 0.1}); },
+      [](const Parameters& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.1}); }};
+  for (const Make& make : makes) {
+    for (const std::vector<int>& refused :
+         {std::vector<int>{0}, {0, 1}, {3}, {3, 4, 5}, {0, 2, 4}, {6}, {0, 1, 2, 3, 4, 5, 6}}) {
+      const Recovery without = recover(make, refused, false, false);
+      for (const bool look_between : {false, true}) {
+        const Recovery with = recover(make, refused, true, look_between);
+        EXPECT_EQ(with.steps, without.steps);
+        EXPECT_EQ(with.numbers, without.numbers);
+      }
+      EXPECT_EQ(without.steps[0], 7 - static_cast<std::int64_t>(refused.size()));
+    }
+  }
+}
+
+TEST(Optimizer, TakesAStateAfterARefusedStep) {
+  Tensor p = parameter({1, 2});
+  Adam optimizer({p});
+  p.set_grad(tensor<double>({1, 1}));
+  const Tensor word = ones({1}, {DType::int32});
+  p.grad().impl()->storage()->set_refusal(word.impl()->storage());
+  optimizer.step();
+  optimizer.load_state({{5, {zeros({2}), zeros({2})}}});
+  EXPECT_EQ(optimizer.state()[0].step, 5);  // not 4
+  optimizer.step();
+  EXPECT_EQ(optimizer.state()[0].step, 5);
+  Tensor(word).zero_();
+  optimizer.step();
+  EXPECT_EQ(optimizer.state()[0].step, 6);
 }
 
 TEST(SGD, GroupsHaveTheirOwnOptions) {

@@ -264,6 +264,8 @@ TEST(Refusal, MissingGradientChangesNoParameterOnAnyRank) {
     optimizer.step();
     model.verify();
     EXPECT_LT(value_of(module->a), a);
+    // Neither where it was refused nor where it was never asked for does it count.
+    EXPECT_EQ(optimizer.state()[0].step, 2) << "rank " << rank;
   });
   for (const std::string& text : texts) {
     EXPECT_TRUE(has(text, "'b' got no gradient on rank 1")) << text;
@@ -333,7 +335,46 @@ TEST(Refusal, RankThatGivesUpIsNamedAndNobodyUpdates) {
       optimizer.step();
       model.verify();
       EXPECT_EQ(value_of(module->w), before - 0.5 * 2);
+      EXPECT_EQ(optimizer.state()[0].step, round + 1) << "rank " << rank;
     }
+  });
+}
+
+TEST(Refusal, ReachesUpdatesOnAnyStreamThatWroteGradients) {
+  on_ranks(2, [](int rank, const auto& group) {
+    const Stream writer(kGpu);
+    const Stream closer(kGpu);
+    Reducer reducer(group, make_slots({64, 64}), {.bucket_cap_bytes = {256}});
+    Tensor parameter = full({64}, 5, {DType::float32, kGpu});
+    parameter.set_requires_grad();
+    parameter.set_grad(reducer.gradient(1));
+    ASSERT_EQ(parameter.grad().data(), reducer.gradient_data(1));
+    optim::SGD optimizer({parameter}, {.lr = 1});
+    synchronize(kGpu);
+    const std::string text = told([&] {
+      reducer.prepare();
+      {
+        const StreamGuard guard(writer);
+        for (std::size_t slot = 2; slot-- > 0;) {
+          if (slot == 0 && rank == 1) continue;
+          fill(reducer, slot, 1);
+          reducer.mark_ready(slot);
+        }
+      }
+      {
+        const StreamGuard guard(closer);
+        if (rank == 0) delay();  // the sums are there long before the verdict on them
+        reducer.finish();
+        EXPECT_EQ(rank, 0) << "the rank at fault knows at once";
+      }
+      const StreamGuard guard(writer);
+      optimizer.step();
+      reducer.verify();
+    });
+    EXPECT_TRUE(has(text, "'p0' got no gradient on rank 1")) << text;
+    synchronize(kGpu);
+    expect_all(parameter.detach(), 5);
+    EXPECT_EQ(optimizer.state()[0].step, 0);
   });
 }
 

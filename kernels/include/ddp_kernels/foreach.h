@@ -25,6 +25,7 @@ struct UpdateChunk {
   void* state0;                  // momentum or first moment; may be null for sgd without momentum
   void* state1;                  // second moment, adam only
   const std::uint32_t* refusal;  // null, or: the chunk is left as it is when this word is not 0
+  std::uint32_t* refused;        // null, or: raised by 1 when that happens
   std::int64_t numel;            // at least 1
   double rate;                   // adam: -lr / (1 - beta1^step)
   double root;                   // adam: 1 / sqrt(1 - beta2^step)
@@ -35,7 +36,7 @@ struct UpdateChunk {
 };
 /// What is passed to a kernel is a prefix of this struct.
 struct UpdateTable {
-  static constexpr int kCapacity = 448;
+  static constexpr int kCapacity = 408;
   std::int32_t count = 0;
   std::int32_t blocks = 0;          // set by `plan`
   std::int64_t block_elements = 0;  // set by `plan`

@@ -60,19 +60,29 @@ Optimizer::Table::Table(std::string name, const std::vector<std::vector<Tensor>>
       DDP_CHECK(is_dense(tensor), InvalidArgument, what, " has sizes ", tensor.sizes(), " and strides ",
                 tensor.strides(), ", which leave gaps in memory");
       DDP_CHECK(seen.insert(tensor.impl().get()).second, InvalidArgument, what, " ", tensor.sizes(), " is given twice");
-      group.entries.push_back({.parameter = tensor, .step = 0, .states = {}, .scratch = {}});
+      group.entries.emplace_back().parameter = tensor;
     }
     group.chunks.resize(group.entries.size());
   }
 }
 
-void Optimizer::Table::put_gradient(Entry& entry, raw::Chunk& chunk) {
+void Optimizer::Table::put_gradient(Group& group, std::size_t i) {
+  Entry& entry = group.entries[i];
+  raw::Chunk& chunk = group.chunks[i];
   const autograd::AccumulateGrad* accumulator = autograd::existing_accumulator(entry.parameter);
   chunk.gradient = nullptr;
   chunk.refusal = nullptr;
   if (accumulator == nullptr || !accumulator->valid()) return;
   const Tensor& gradient = accumulator->memory();
-  chunk.refusal = gradient.impl()->storage()->refusal();
+  const Storage& storage = *gradient.impl()->storage();
+  chunk.refusal = storage.refusal();
+  const IntrusivePtr<Storage>& word = storage.refusal_word();
+  const std::uint32_t version = word ? word->version() : 0;
+  if (word != entry.refusal || version != entry.refusal_version) {
+    settle(group);
+    entry.refusal = word;
+    entry.refusal_version = version;
+  }
   if (same_layout(gradient, entry.parameter)) {
     chunk.gradient = gradient.data();
     return;
@@ -98,6 +108,32 @@ void Optimizer::Table::fit_states(Entry& entry, std::size_t count) {
   }
 }
 
+void Optimizer::Table::provide_counts(Group& group, Device device) {
+  const bool needed = std::any_of(group.chunks.begin(), group.chunks.end(), [](const raw::Chunk& chunk) {
+    return chunk.gradient != nullptr && chunk.refusal != nullptr;
+  });
+  if (needed && (!group.refused.defined() || group.refused.device() != device)) {
+    settle(group);
+    group.refused = zeros({static_cast<std::int64_t>(group.entries.size())}, {DType::int32, device});
+  }
+  for (std::size_t i = 0; i < group.chunks.size(); ++i) {
+    group.chunks[i].refused = needed ? static_cast<std::uint32_t*>(group.refused.data()) + i : nullptr;
+  }
+}
+
+void Optimizer::Table::settle(Group& group) {
+  if (!group.counted_on) return;
+  const StreamView stream = current_stream(group.refused.device());
+  if (!(stream == *group.counted_on)) stream.wait_for(*group.counted_on);
+  const std::vector<std::int32_t> refused = group.refused.to_vector<std::int32_t>();
+  if (std::any_of(refused.begin(), refused.end(), [](std::int32_t count) { return count != 0; })) {
+    raw::fill_(group.refused, 0);
+    if (!(stream == *group.counted_on)) group.counted_on->wait_for(stream);
+  }
+  group.counted_on.reset();
+  for (std::size_t i = 0; i < refused.size(); ++i) group.entries[i].step -= refused[i];
+}
+
 Device Optimizer::Table::device(std::size_t group) const { return groups_[group].entries.front().parameter.device(); }
 
 void Optimizer::Table::prepare(std::size_t group, std::size_t states) {
@@ -110,9 +146,12 @@ void Optimizer::Table::prepare(std::size_t group, std::size_t states) {
               ", the first one on ", device, "; a group must be on one device");
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    put_gradient(groups_[group], i);
+  }
+  provide_counts(groups_[group], device);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
     Entry& entry = entries[i];
     raw::Chunk& chunk = groups_[group].chunks[i];
-    put_gradient(entry, chunk);
     if (chunk.gradient == nullptr) continue;
     fit_states(entry, states);
     chunk.parameter = entry.parameter.data();
@@ -126,17 +165,23 @@ void Optimizer::Table::prepare(std::size_t group, std::size_t states) {
 
 void Optimizer::Table::commit(std::size_t group) {
   for (std::size_t i = 0; i < groups_[group].entries.size(); ++i) {
-    if (groups_[group].chunks[i].gradient == nullptr) continue;
+    const raw::Chunk& chunk = groups_[group].chunks[i];
+    if (chunk.gradient == nullptr || chunk.numel == 0) continue;
+    if (chunk.refusal != nullptr) groups_[group].counted_on = current_stream(device(group));
     Entry& entry = groups_[group].entries[i];
     ++entry.step;
     entry.parameter.impl()->storage()->bump_version();
   }
 }
 
-std::vector<ParameterState> Optimizer::Table::state() const {
+std::vector<ParameterState> Optimizer::Table::state() {
   std::vector<ParameterState> result;
-  for (const Group& group : groups_) {
-    for (const Entry& entry : group.entries) result.push_back({entry.step, entry.states});
+  for (Group& group : groups_) {
+    settle(group);
+    for (const Entry& entry : group.entries) {
+      // A refused first update has left states behind that nothing has been written to.
+      result.push_back({entry.step, entry.step == 0 ? std::vector<Tensor>() : entry.states});
+    }
   }
   return result;
 }
@@ -161,6 +206,7 @@ void Optimizer::Table::load(const std::vector<ParameterState>& state, std::size_
                 entries[i]->parameter.sizes());
     }
   }
+  for (Group& group : groups_) settle(group);
   for (std::size_t i = 0; i < state.size(); ++i) {
     Entry& entry = *entries[i];
     std::vector<Tensor> copies;

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "core/observer.h"
+#include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
 namespace ddp::parallel {
@@ -24,6 +25,11 @@ void Verdicts::judge(const Tensor& word, int ranks, std::uint32_t pass, const st
   raw::judge_status_word(word, ranks, pass, state_, host_, failed);
   // Updates that are still queued there read it when this object may be gone.
   state_.impl()->storage()->used_on(current_stream(state_.device()));
+}
+
+void Verdicts::extend_to(StreamView stream) const {
+  stream.wait_for(current_stream(state_.device()));
+  state_.impl()->storage()->used_on(stream);
 }
 
 Verdicts::Verdict Verdicts::look() const {
@@ -57,7 +63,8 @@ Verdicts::Verdict Verdicts::wait(std::uint32_t pass, std::uint32_t after, const 
   return verdict;
 }
 
-void Verdicts::refuse() { state_.fill_(1); }
+// Only what takes a refusal back raises the version of the word (see Storage::refusal_word).
+void Verdicts::refuse() { raw::fill_(state_, 1); }
 void Verdicts::clear() { state_.zero_(); }
 
 }  // namespace ddp::parallel

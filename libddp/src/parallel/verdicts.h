@@ -35,6 +35,8 @@ class Verdicts {
   /// Queues the verdict on a pass, after what the current stream has so far. Bad, whatever the word says, while
   /// `failed` is not 0 (ProcessGroup::failure_word).
   void judge(const Tensor& word, int ranks, std::uint32_t pass, const std::uint64_t* failed = nullptr);
+  /// Later work of that stream comes after the verdict, which was queued on the current stream.
+  void extend_to(StreamView stream) const;
   /// The newest verdict that the device has told, or the first bad one. Does not block.
   Verdict look() const;
   /// Blocks the host until the pass, whose last sum is `sum`, or one before it down to `after` has got a bad verdict or

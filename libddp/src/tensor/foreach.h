@@ -23,6 +23,8 @@ struct Chunk {
   /// In memory of the device, or null. The chunk is left as it is when the word is not 0 at the time of the update
   /// (see Storage::refusal).
   const std::uint32_t* refusal = nullptr;
+  /// In memory of the device, or null. Raised by 1 by each update that was refused, unless the chunk is empty.
+  std::uint32_t* refused = nullptr;
 };
 
 struct SgdParams {

@@ -35,6 +35,9 @@ class Storage : public RefCounted, public core::Pooled {
   const std::uint32_t* refusal() const {
     return refusal_ ? static_cast<const std::uint32_t*>(refusal_->data()) : nullptr;
   }
+  /// The word's memory. Who takes a word back to 0 raises the version of that memory (optimisers look into their count
+  /// of refused updates then); nobody else does in each pass.
+  const IntrusivePtr<Storage>& refusal_word() const { return refusal_; }
   /// `word` (at least four bytes, kept alive) holds for all views of this storage from now on. Null takes it away.
   void set_refusal(IntrusivePtr<Storage> word) { refusal_ = std::move(word); }
 

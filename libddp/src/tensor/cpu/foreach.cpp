@@ -34,9 +34,16 @@ void for_pieces(Device device, std::span<const Item> items, Count count, Work wo
   });
 }
 
+bool is_refused(const Chunk& chunk) { return chunk.refusal != nullptr && *chunk.refusal != 0; }
+
 std::int64_t active_count(const Chunk& chunk) {
-  const bool refused = chunk.refusal != nullptr && *chunk.refusal != 0;
-  return chunk.gradient == nullptr || refused ? 0 : chunk.numel;
+  return chunk.gradient == nullptr || is_refused(chunk) ? 0 : chunk.numel;
+}
+
+void count_refused(std::span<const Chunk> chunks) {
+  for (const Chunk& chunk : chunks) {
+    if (chunk.gradient != nullptr && chunk.numel > 0 && chunk.refused != nullptr && is_refused(chunk)) ++*chunk.refused;
+  }
 }
 
 template <class T>
@@ -119,12 +126,14 @@ void adam(const Chunk& chunk, std::int64_t begin, std::int64_t end, const AdamPa
 class CpuForeach : public ForeachBackend {
  public:
   void sgd_step(std::span<const Chunk> chunks, const SgdParams& params, Device device) override {
+    count_refused(chunks);
     for_pieces(device, chunks, active_count, [&](const Chunk& chunk, std::int64_t begin, std::int64_t end) {
       dispatch_floating("sgd_step", chunk.dtype, [&]<class T>(TypeTag<T>) { sgd<T>(chunk, begin, end, params); });
     });
   }
 
   void adam_step(std::span<const Chunk> chunks, const AdamParams& params, Device device) override {
+    count_refused(chunks);
     for_pieces(device, chunks, active_count, [&](const Chunk& chunk, std::int64_t begin, std::int64_t end) {
       dispatch_floating("adam_step", chunk.dtype, [&]<class T>(TypeTag<T>) { adam<T>(chunk, begin, end, params); });
     });

@@ -56,6 +56,7 @@ bool put_update(const Chunk& chunk, bool state0, bool state1, kernels::UpdateChu
   to.state0 = state0 ? chunk.state0 : nullptr;
   to.state1 = state1 ? chunk.state1 : nullptr;
   to.refusal = chunk.refusal;
+  to.refused = chunk.refused;
   to.numel = chunk.numel;
   to.rate = 0;
   to.root = 0;
