@@ -80,14 +80,15 @@ void Reducer::Impl::order_sums(std::source_location where) {
     last_sum_ = std::exchange(bucket.work, {});
     last_sum_.wait(stream, where);
     bucket.memory.impl()->storage()->used_on(stream);
-    for (const StreamView writer : streams_) {
-      if (!(writer == stream)) last_sum_.wait(writer, where);
-    }
   }
   exposed_->end(stream);
   span.end(stream);
   verdicts_->judge(set_->status(), group_->size(), pass_, group_->failure_word());
   judged_on_ = stream;
+  // Updates may be queued there. They need the sums, and the verdict on them just as much.
+  for (const StreamView writer : streams_) {
+    if (!(writer == stream)) verdicts_->extend_to(writer);
+  }
 }
 
 void Reducer::Impl::copy_out() {
@@ -200,6 +201,7 @@ void Reducer::Impl::meet_when_due(std::source_location where) {
 void Reducer::Impl::catch_up(std::uint64_t latest, std::source_location where) {
   const std::scoped_lock lock(mutex_);
   const StreamView stream = current_stream(device());
+  const std::vector<StreamView> writers = streams_;  // of the latest pass; updates that are refused may be queued there
   try {
     while (pass_ < latest) {
       ++pass_;
@@ -213,6 +215,9 @@ void Reducer::Impl::catch_up(std::uint64_t latest, std::source_location where) {
     pass_ = static_cast<std::uint32_t>(latest);  // the group is unusable, which the next collective says
   }
   if (judged_on_ && !(*judged_on_ == stream)) stream.wait_for(*judged_on_);
+  for (const StreamView writer : writers) {
+    if (!(writer == stream)) stream.wait_for(writer);
+  }
   verdicts_->clear();
 }
 
