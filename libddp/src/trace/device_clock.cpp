@@ -4,11 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "ddp/core/error.h"
 #include "ddp/trace/recorder.h"
 
 namespace ddp::trace {
 namespace {
 
+constexpr std::int64_t kPatienceNs = 1'000'000'000;
 constexpr std::int64_t kAnchorEveryNs = 1'000'000'000;
 constexpr double kLargestDrift = 1e-4;
 
@@ -23,6 +25,8 @@ DeviceClock::DeviceClock(Device device)
     anchor_.record(stream_);
     anchor_ns_ = now_ns();
     while (!anchor_.is_complete()) {
+      DDP_CHECK(now_ns() - anchor_ns_ < kPatienceNs, TimeoutError, "an event of an idle stream on ", device,
+                " was not reached within ", kPatienceNs / 1'000'000, " ms");
     }
   }
 }

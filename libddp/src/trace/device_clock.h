@@ -15,7 +15,8 @@ namespace ddp::trace {
 /// reached late bends nothing.
 class DeviceClock {
  public:
-  /// Blocks the host until the first anchor is reached.
+  /// Blocks the host until the first anchor is reached. Throws TimeoutError when the device is not there in a second:
+  /// something holds it up, a kernel that waits for a peer perhaps.
   explicit DeviceClock(Device device);
 
   /// Host time of a timing event that is complete.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/core/error.h"
+#include "ddp/trace/recorder.h"
 #include "trace/device_clock.h"
 #include "trace/keep.h"
 
@@ -24,6 +26,7 @@ struct DeviceSpan::Open {
 namespace {
 
 constexpr std::int64_t kSmallestGapNs = 2'000;
+constexpr std::int64_t kNextClockNs = 10'000'000'000;
 constexpr std::size_t kMostPending = 65536;
 constinit std::atomic<std::int64_t> dropped{0};
 constinit std::atomic<std::int64_t> pending_count{0};
@@ -42,7 +45,7 @@ class DeviceSpans {
 
   Open* take(Device device) {
     const std::lock_guard lock(mutex_);
-    if (!clock_) clock_ = std::make_unique<DeviceClock>(device);
+    if (!clock_ && !make_clock(device)) return nullptr;
     if (free_.empty()) {
       if (pending_.size() >= kMostPending) return nullptr;
       all_.push_back(std::make_unique<Open>(device));
@@ -103,6 +106,18 @@ class DeviceSpans {
   }
 
  private:
+  /// False, now and for some time, when the device does not answer. Spans are not worth more of a wait.
+  bool make_clock(Device device) {
+    if (now_ns() < no_clock_until_ns_) return false;
+    try {
+      clock_ = std::make_unique<DeviceClock>(device);
+      return true;
+    } catch (const TimeoutError&) {
+      no_clock_until_ns_ = now_ns() + kNextClockNs;
+      return false;
+    }
+  }
+
   void take_in(Open& open) {
     Span span = open.span;
     span.begin_ns = clock_->host_ns(open.begin);
@@ -136,6 +151,7 @@ class DeviceSpans {
   };
   std::mutex mutex_;
   std::unique_ptr<DeviceClock> clock_;
+  std::int64_t no_clock_until_ns_ = 0;
   std::vector<std::unique_ptr<Open>> all_;
   std::vector<Open*> free_;
   std::vector<Open*> pending_;  // in order of their ends on the host
