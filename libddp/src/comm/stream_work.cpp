@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "comm/group_core.h"
+#include "comm/signature.h"
 #include "core/observer.h"
 
 namespace ddp::comm {
@@ -102,25 +103,45 @@ std::shared_ptr<const Event> StreamWork::await_queued(std::source_location where
   return done_;
 }
 
+// What the device says of an event names neither collective nor rank. (The watchdog ends the group of it.)
+void StreamWork::throw_of_device(const DeviceError& error) const {
+  const auto owner = core();  // null: it has ended meanwhile
+  throw DeviceError(owner ? in_collective(collective(), owner->rank(), owner->size(), error.what())
+                          : concat(title(collective()), ", ", describe(collective()), ": ", error.what()));
+}
+
 void StreamWork::wait(StreamView stream, std::source_location where) {
   if (stream.device().is_cpu()) {
     wait_blocking(where);
     return;
   }
   const auto done = await_queued(where);
-  if (done) stream.wait(*done);
+  if (!done) return;
+  try {
+    stream.wait(*done);
+  } catch (const DeviceError& error) {
+    throw_of_device(error);
+  }
+}
+
+bool StreamWork::settle_or_throw() {
+  try {
+    return settle();
+  } catch (const DeviceError& error) {
+    throw_of_device(error);
+  }
 }
 
 void StreamWork::wait_blocking(std::source_location where) {
   const auto done = await_queued(where);
-  if (settle()) {
+  if (settle_or_throw()) {
     auto guard = lock();
     throw_if_failed(guard);
     return;
   }
   const core::BlockingScope scope("comm::Work::wait_blocking", device_, where);
   Pauses pauses;
-  while (!settle()) {
+  while (!settle_or_throw()) {
     if (Clock::now() >= deadline() + kGrace) {
       if (const auto owner = core()) owner->expire(*this);
     }

@@ -35,6 +35,8 @@ class StreamWork final : public AsyncWork {
 
  private:
   std::shared_ptr<const Event> await_queued(std::source_location where);
+  bool settle_or_throw();
+  [[noreturn]] void throw_of_device(const DeviceError& error) const;
   void throw_if_failed(std::unique_lock<std::mutex>& lock);
 
   const Device device_;

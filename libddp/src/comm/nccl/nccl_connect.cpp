@@ -228,6 +228,20 @@ void NcclCore::warm(NcclLane& lane, const std::string& progress_key, Clock::time
   store().set_text(concat(progress_key, rank()), "1");
 }
 
+// In slices, so that the group's end does not wait for a peer that does not come.
+Bytes NcclCore::get_while_alive(const std::string& key, Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kSlice{100};
+  while (true) {
+    const auto left = until(deadline);
+    try {
+      return store().get(key, std::min(left, kSlice));
+    } catch (const TimeoutError&) {
+      DDP_CHECK(!dead(), CommError, "ended because: ", death_reason());
+      if (left <= kSlice) throw;
+    }
+  }
+}
+
 std::shared_ptr<NcclLane> NcclCore::connect_pair(const std::string& key, int pair_rank) {
   const auto deadline = deadline_after(config_.timeout);
   const core::cuda::DeviceGuard guard(device());
@@ -237,7 +251,7 @@ std::shared_ptr<NcclLane> NcclCore::connect_pair(const std::string& key, int pai
     DDP_CHECK(made == ncclSuccess, CommError, "ncclGetUniqueId: ", nccl_text(made, nullptr));
     store().set(concat(key, "id"), std::span(reinterpret_cast<const std::uint8_t*>(id.internal), sizeof(id.internal)));
   } else {
-    const Bytes bytes = store().get(concat(key, "id"), until(deadline));
+    const Bytes bytes = get_while_alive(concat(key, "id"), deadline);
     DDP_CHECK(bytes.size() == sizeof(id.internal), CommError, "the store holds a NCCL id of ", bytes.size(), " bytes");
     std::memcpy(id.internal, bytes.data(), bytes.size());
   }

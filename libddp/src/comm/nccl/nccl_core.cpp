@@ -93,16 +93,17 @@ void NcclCore::run(NcclLane& lane, const Event* ready, std::optional<int> pair_r
                             .size = pair_rank ? 2 : size(),
                             .average_by_division = average_by_division_ && keeps_sums(what),
                             .scratch = lane.scratch.get()};
+      // Before anything is queued: from then on nothing may fail that keeps its end from being known.
+      auto done = std::make_shared<Event>(device());
       trace::DeviceSpan span(trace::SpanKind::collective, lane.stream, what.options.label, what.options.lane);
       const ncclResult_t result = enqueue(what, place, [this](ncclComm_t comm) { return finish_in_progress(comm); });
       span.end(lane.stream);
       // Also after an error: part of it may be on its way and use the memory.
-      auto done = std::make_shared<Event>(device());
       done->record(lane.stream);
       work.queued(std::move(done));
       if (result != ncclSuccess) problem = concat("NCCL: ", nccl_text(result, lane.comm));
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // also want of memory: the peers must not wait for this rank
     problem = error.what();
   }
   if (!problem.empty()) finish(work, {.timeout = false, .text = in_collective(what, rank(), size(), problem)});

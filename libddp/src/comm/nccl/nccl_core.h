@@ -81,6 +81,7 @@ class NcclCore final : public StoreCore {
   void judge(const std::vector<std::string>& records);
   void await(ncclComm_t comm, std::string_view what, const std::string& progress_key, Clock::time_point deadline);
   void warm(NcclLane& lane, const std::string& progress_key, Clock::time_point deadline);
+  Bytes get_while_alive(const std::string& key, Clock::time_point deadline);
   std::string absent_ranks(const std::string& key);
   ncclResult_t finish_in_progress(ncclComm_t comm);
   /// Without `ready`: after the caller's current stream.
