@@ -51,8 +51,13 @@ __global__ void combine_kernel(CombineTable table, std::int64_t count, int divis
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
     C value = Convert<C, T>::apply(static_cast<const T*>(table.source[0])[i]);
+    if (table.carried != nullptr) value = apply<Op>(static_cast<const C*>(table.carried)[i], value);
     for (int s = 1; s < table.sources; ++s) {
       value = apply<Op>(value, Convert<C, T>::apply(static_cast<const T*>(table.source[s])[i]));
+    }
+    if (table.carry != nullptr) {
+      static_cast<C*>(table.carry)[i] = value;
+      continue;
     }
     const T result = Convert<T, C>::apply(divided(value, divisor));
     for (int o = 0; o < table.outputs; ++o) static_cast<T*>(table.output[o])[i] = result;
@@ -64,8 +69,8 @@ __global__ void combine_kernel(CombineTable table, std::int64_t count, int divis
 cudaError_t combine(const CombineTable& table, Type type, Combine op, std::int64_t count, int divisor,
                     cudaStream_t stream) {
   const bool floating = type <= Type::bfloat16;
-  if (table.sources < 1 || table.sources > kMaxCombined || table.outputs < 1 || table.outputs > kMaxCombined ||
-      count < 0 || divisor < 1 || (divisor > 1 && !floating)) {
+  if (table.sources < 1 || table.sources > kMaxCombined || table.outputs < (table.carry == nullptr ? 1 : 0) ||
+      table.outputs > kMaxCombined || count < 0 || divisor < 1 || (divisor > 1 && !floating)) {
     return cudaErrorInvalidValue;
   }
   if (count == 0) return cudaSuccess;

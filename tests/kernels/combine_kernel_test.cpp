@@ -103,6 +103,35 @@ TEST(CombineKernel, SixteenBitFloatsAreRoundedOnce) {
   EXPECT_EQ(static_cast<float>(d.read()[0]), 258.0F);
 }
 
+TEST(CombineKernel, MoreThanOneLaunchTakesIsCarriedUnrounded) {
+  // In bfloat16 257 is 256, in the carry it is not.
+  const Numbers<BFloat16> a({BFloat16(256.0F), BFloat16(3.0F)});
+  const Numbers<BFloat16> b({BFloat16(1.0F), BFloat16(2.0F)});
+  const Numbers<float> carry({0.0F, 0.0F});
+  kernels::CombineTable table;
+  table.sources = 2;
+  table.source[0] = a.data();
+  table.source[1] = b.data();
+  table.carry = carry.data();
+  ASSERT_EQ(kernels::combine(table, Type::bfloat16, Combine::sum, 2, 1, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(carry.read(), (std::vector<float>{257, 5}));
+  table.carried = carry.data();
+  table.source[0] = b.data();
+  ASSERT_EQ(kernels::combine(table, Type::bfloat16, Combine::sum, 2, 1, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(carry.read(), (std::vector<float>{259, 9}));
+  table.sources = table.outputs = 1;
+  table.carry = nullptr;
+  table.output[0] = a.data();
+  ASSERT_EQ(kernels::combine(table, Type::bfloat16, Combine::sum, 2, 2, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(static_cast<float>(a.read()[0]), 130.0F);
+  EXPECT_EQ(static_cast<float>(a.read()[1]), 5.5F);
+  table.outputs = 0;
+  EXPECT_EQ(kernels::combine(table, Type::bfloat16, Combine::sum, 2, 1, nullptr), cudaErrorInvalidValue);
+}
+
 TEST(CombineKernel, WholeNumbersWrapAndBoolsAreLogical) {
   const Numbers<std::int64_t> most({std::numeric_limits<std::int64_t>::max(), 3});
   combine<std::int64_t>({&most, &most}, {&most}, Type::int64, Combine::sum, 2);

@@ -17,9 +17,14 @@ enum class Combine : std::uint8_t { sum, product, min, max };
 inline constexpr int kMaxCombined = 16;
 struct CombineTable {
   int sources = 0;  ///< 1 to kMaxCombined
-  int outputs = 0;  ///< 1 to kMaxCombined
+  int outputs = 0;  ///< 1 to kMaxCombined; 0 with `carry`
   const void* source[kMaxCombined] = {};
   void* output[kMaxCombined] = {};
+  /// For more sources than one launch takes, memory of the type that is computed in (float for 16-bit floats, else the
+  /// type itself): what is combined before the first source, and where the result goes instead of the outputs, not
+  /// divided. The two may be one.
+  const void* carried = nullptr;
+  void* carry = nullptr;
 };
 
 /// Each output[i] = ((source0[i] op source1[i]) op source2[i]) ..., then divided by `divisor` (floating types only;

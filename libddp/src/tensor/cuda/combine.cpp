@@ -36,27 +36,27 @@ void combine(const std::vector<Tensor>& sources, const std::vector<Tensor>& outp
     }
   }
   // With more sources than one launch takes, what has been combined so far is carried in memory of its own: an output
-  // may be a source that is still to come.
-  std::vector<const void*> left;
-  left.reserve(sources.size());
-  for (const Tensor& source : sources) left.push_back(source.data());
+  // may be a source that is still to come, and 16-bit floats are rounded at the end only.
+  const bool is_half = like.dtype() == DType::float16 || like.dtype() == DType::bfloat16;
+  std::size_t taken = 0;
   Tensor carry;
-  while (left.size() > kMost) {
-    if (!carry.defined()) carry = empty({like.numel()}, like.options());
+  const auto take = [&](kernels::CombineTable& table, std::size_t count) {
+    table.sources = static_cast<int>(count);
+    for (std::size_t s = 0; s < count; ++s) table.source[s] = sources[taken + s].data();
+    if (taken > 0) table.carried = carry.data();
+    taken += count;
+  };
+  while (sources.size() - taken > kMost) {
+    if (!carry.defined()) carry = empty({like.numel()}, {is_half ? DType::float32 : like.dtype(), like.device()});
     kernels::CombineTable table;
-    table.sources = kernels::kMaxCombined;
-    std::copy_n(left.begin(), kMost, table.source);
-    table.outputs = 1;
-    table.output[0] = carry.data();
+    take(table, kMost);
+    table.carry = carry.data();
     launch(table, like, op, 1);
-    left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(kMost));
-    left.insert(left.begin(), carry.data());
   }
   for (std::size_t at = 0; at < outputs.size(); at += kMost) {
     kernels::CombineTable table;
     if (at == 0) {
-      table.sources = static_cast<int>(left.size());
-      std::ranges::copy(left, table.source);
+      take(table, sources.size() - taken);
     } else {
       table.sources = 1;  // the result itself, from the first output on
       table.source[0] = outputs.front().data();
