@@ -1,8 +1,13 @@
 #include "core/allocator.h"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <mutex>
+#include <string_view>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "core/block_pool.h"
@@ -15,6 +20,9 @@
 namespace ddp {
 namespace core {
 namespace {
+
+// When memory is short: for work that is queued. Longer than a collective that is stuck lasts with usual time-outs.
+constexpr std::chrono::minutes kPatience{12};
 
 AllocatorMode allocator_mode(DeviceType type) {
   if (type != DeviceType::cuda) return AllocatorMode::caching;
@@ -107,20 +115,43 @@ StreamPool& stream_pool(StreamView stream) {
   return *entry.pool;
 }
 
+/// `release` gives back what is cached; where it cannot it says why, for the error.
 template <class Release, class Stats>
 void* from_system(Memory kind, Device device, std::size_t bytes, const Release& release, const Stats& stats) {
   try {
     return system_allocate(kind, device, bytes);
   } catch (const OutOfMemory&) {  // cached blocks of other sizes may be what is missing
-    release();
   }
+  const std::string_view unreleased = release();
   try {
     return system_allocate(kind, device, bytes);
   } catch (const OutOfMemory& error) {
     const MemoryStats now = stats();
     detail::fail<OutOfMemory>("no memory for ", bytes, " bytes on ", device, ": ", now.in_use, " bytes in use, ",
-                              now.reserved, " reserved (", error.what(), ")");
+                              now.reserved, " reserved", unreleased, " (", error.what(), ")");
   }
+}
+
+/// Freeing memory waits for the device, and the runtime knows no limit for that: another thread waits, this one for it.
+/// False when the device is not done in time, as behind a collective that is stuck.
+bool comes_to_rest(Device device) {
+  const auto wait = [device] { device_runtime(device.type).synchronize_device(device); };
+  std::packaged_task<void()> task(wait);
+  std::future<void> rest = task.get_future();
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(task));
+  } catch (const std::system_error&) {  // no thread to be had
+    wait();
+    return true;
+  }
+  if (rest.wait_for(kPatience) == std::future_status::timeout) {
+    thread.detach();  // ends when the device does
+    return false;
+  }
+  thread.join();
+  rest.get();
+  return true;
 }
 
 void* from_system(StreamPool& from, std::size_t bytes) {
@@ -129,8 +160,12 @@ void* from_system(StreamPool& from, std::size_t bytes) {
       Memory::device, device, bytes,
       [device] {
         const BlockingScope scope("memory is short", device, std::source_location::current());
-        device_runtime(device.type).synchronize_device(device);
+        if (device.is_cuda() && !comes_to_rest(device)) {
+          return std::string_view(
+              "; cached memory was not given back, since the device does not get done with what is queued");
+        }
         pool(device).release();
+        return std::string_view();
       },
       [device] { return pool(device).stats(); });
   from.counts.brought_in(bytes);
@@ -256,7 +291,11 @@ void* take_pinned_slowly(PinnedPool& from, std::size_t index) {
   from.blocks.expect(index);
   try {
     void* pointer = from_system(
-        Memory::pinned_host, Device::cpu(), class_bytes(index), [&from] { from.release(); },
+        Memory::pinned_host, Device::cpu(), class_bytes(index),
+        [&from] {
+          from.release();
+          return std::string_view();
+        },
         [&from] { return from.stats(); });
     from.counts.brought_in(class_bytes(index));
     return pointer;

@@ -57,7 +57,8 @@ struct MemoryStats {
 MemoryStats memory_stats(Device device);
 /// Makes `peak` start again from the present `in_use`.
 void reset_peak_memory(Device device);
-/// Returns cached, unused blocks to the system. Blocks the host on CUDA.
+/// Returns cached, unused blocks to the system. Blocks the host on CUDA until the device has done all that is queued,
+/// as freeing memory does there; a collective that is stuck holds it up until its group gives up.
 void release_cached_memory(Device device, std::source_location where = std::source_location::current());
 
 /// The same for page-locked host memory (TensorOptions::pinned), which all devices share.

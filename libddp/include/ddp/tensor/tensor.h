@@ -153,9 +153,13 @@ Tensor tensor(std::initializer_list<T> values, Device device = Device::cpu()) {
   return tensor(std::span<const T>(values.begin(), values.size()), {static_cast<std::int64_t>(values.size())}, device);
 }
 /// A tensor over memory that somebody else owns. `strides` in elements, empty for row-major. `release` is
-/// called once when the last tensor over it is gone. For device memory, `stream` is where its present
-/// contents are being written: the current stream is made to wait for it. Throws InvalidArgument for memory that is
-/// not where `options` say: a GPU's given as the CPU's or another GPU's, the host's as a GPU's, pageable as pinned.
+/// called once when the last tensor over it is gone, by the thread that drops it: any thread, also one of autograd or
+/// of a group, and perhaps with locks of the library held. So it should be short, wait for no other rank and call
+/// nothing of libddp that does; what it throws is lost. By then the host has waited for what other streams do with the
+/// memory, but not for the stream that was current here: whoever frees or overwrites device memory does so in order
+/// with that stream. For device memory, `stream` is where its present contents are being written: the current stream is
+/// made to wait for it. Throws InvalidArgument for memory that is not where `options` say: a GPU's given as the CPU's
+/// or another GPU's, the host's as a GPU's, pageable as pinned.
 Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, const Dims& strides = {},
                  std::function<void()> release = {});
 Tensor from_blob(void* data, const Dims& sizes, const TensorOptions& options, StreamView stream,
