@@ -43,8 +43,9 @@ class Attempt {
   Meeting run() {
     generation_ = store_->add(count_key(), 1);
     if (generation_ > 1) refuse_double();
-    store_->set_text(key(generation_, concat("rank/", rank_)), me_.record());
+    // In this order: whoever refuses because of the record must find this process among those that are waited for.
     store_->add(key(generation_, "registered"), 1);
+    store_->set_text(key(generation_, concat("rank/", rank_)), me_.record());
     check_size();
     if (store_->add(key(generation_, "arrived"), 1) == size_) announce(generation_, "ok");
     wait_for_go();
@@ -74,7 +75,11 @@ class Attempt {
   // Tells those who wait, takes this process back out of the count, and throws.
   [[noreturn]] void refuse(std::int64_t generation, const std::string& reason) {
     const bool complete = announce(generation, reason) == "ok";
-    store_->add(count_key(), -1);
+    try {
+      store_->add(count_key(), -1);
+    } catch (const CommError&) {
+      // Rank 0 has heard the reason and gone with the store: nobody is counted there any more.
+    }
     if (!complete && generation == generation_) leave_together();
     ddp::detail::fail<CommError>(reason,
                                  complete ? "; the group is complete without this process, which is refused" : "");
@@ -124,10 +129,16 @@ class Attempt {
   // After an error: rank 0, whose process may serve the store, goes last, so that everybody can read the reason.
   void leave_together() {
     constexpr std::chrono::milliseconds kPause{10};
-    const auto until = Clock::now() + std::chrono::seconds(1);
-    const std::int64_t came = store_->add(key(generation_, "registered"), 0);
-    while (store_->add(key(generation_, "left"), rank_ == 0 ? 0 : 1) + 1 < came && rank_ == 0 && Clock::now() < until) {
-      std::this_thread::sleep_for(kPause);
+    constexpr std::chrono::seconds kPatience{3};
+    const auto until = Clock::now() + kPatience;
+    try {
+      const std::int64_t came = store_->add(key(generation_, "registered"), 0);
+      while (store_->add(key(generation_, "left"), rank_ == 0 ? 0 : 1) + 1 < came && rank_ == 0 &&
+             Clock::now() < until) {
+        std::this_thread::sleep_for(kPause);
+      }
+    } catch (const CommError&) {
+      // Rank 0 was not waiting any longer. The reason is known here, and better than this.
     }
   }
 
