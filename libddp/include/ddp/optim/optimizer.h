@@ -12,8 +12,8 @@
 namespace ddp::optim {
 
 /// What an optimiser keeps for one parameter: the number of updates so far and its state tensors in the order of
-/// `Optimizer::state_names` (none before the first update). Updates that the
-/// device refused, because the gradients' reduction had failed, do not count.
+/// `Optimizer::state_names` (none before the first update). Updates that the device refused, because the gradients'
+/// reduction had failed, do not count.
 struct ParameterState {
   std::int64_t step = 0;
   std::vector<Tensor> tensors;
@@ -41,8 +41,8 @@ class Optimizer {
 
   /// Names of the state tensors that each parameter can have ("momentum_buffer").
   virtual std::vector<std::string> state_names() const = 0;
-  /// State of each parameter, in the order of `parameters`. Handles, not copies: the next step changes them. Under DDP on
-  /// CUDA it blocks until the device has made or refused the last update.
+  /// State of each parameter, in the order of `parameters`. Handles, not copies: the next step changes them. Under DDP
+  /// on CUDA it blocks until the device has made or refused the last update.
   std::vector<ParameterState> state() const;
   /// Copies the numbers in. Throws InvalidArgument, and changes nothing, when the number of parameters, of
   /// tensors or their sizes do not fit.
