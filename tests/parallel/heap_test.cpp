@@ -36,9 +36,9 @@ template <class Step>
 std::int64_t steady_allocations(const Step& step) {
   set_num_threads(1);
   for (int i = 0; i < kWarmUp; ++i) step();
-  const std::int64_t before = test::heap_allocations();
+  const std::int64_t before = test::own_heap_allocations();
   for (int i = 0; i < kSteps; ++i) step();
-  return test::heap_allocations() - before;
+  return test::own_heap_allocations() - before;
 }
 
 template <class Model>

@@ -16,8 +16,15 @@ inline std::atomic<std::int64_t>& heap_allocations() {
   return count;
 }
 
+/// Those of the calling thread alone: threads that stand by (a group's watchdog) take a little when they start.
+inline std::int64_t& own_heap_allocations() {
+  static constinit thread_local std::int64_t count = 0;
+  return count;
+}
+
 inline void* counted_allocation(std::size_t bytes, std::size_t alignment) {
   heap_allocations().fetch_add(1, std::memory_order_relaxed);
+  ++own_heap_allocations();
   if (alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) return std::malloc(bytes == 0 ? 1 : bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
