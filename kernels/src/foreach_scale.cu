@@ -1,6 +1,6 @@
 // Norms and factors over many arrays.
-#include "thread_sums.cuh"
 #include "foreach.cuh"
+#include "thread_sums.cuh"
 
 namespace ddp::kernels {
 namespace {
