@@ -54,6 +54,7 @@ class GroupCore : public Watched, public std::enable_shared_from_this<GroupCore>
   /// Called at each look while alive: a failure that the backend has found out about.
   virtual std::optional<Failure> found_failure() { return {}; }
   /// Gets the works that were outstanding at death, when a device may still touch their memory.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): those who override it keep them
   virtual void bury(std::vector<std::shared_ptr<AsyncWork>> /*works*/) {}
   /// "; not arrived: rank 2", as far as known. Must not block.
   virtual std::string missing(const AsyncWork& /*work*/) { return {}; }

@@ -72,6 +72,7 @@ void all_reduce(const Works& works, StreamView stream) {
   const Collective& first = of(works, 0);
   for (std::size_t t = 0; t < first.outputs.size(); ++t) {
     std::vector<Tensor> all;
+    all.reserve(works.size());
     for (std::size_t r = 0; r < works.size(); ++r) all.push_back(of(works, r).outputs[t]);
     combine(all, all, first.op, stream);
   }
@@ -81,6 +82,7 @@ void reduce_scatter(const Works& works, StreamView stream) {
   for (std::size_t to = 0; to < works.size(); ++to) {
     const Tensor& row = of(works, to).outputs.front();
     std::vector<Tensor> sources;
+    sources.reserve(works.size());
     for (std::size_t from = 0; from < works.size(); ++from) {
       sources.push_back(part(of(works, from).inputs.front(), static_cast<std::int64_t>(to) * row.numel(), row.numel()));
     }

@@ -38,11 +38,12 @@ template <class Table, class Item, class Put, class Launch>
 void for_tables(std::span<const Item> items, int capacity, const Put& put, const Launch& launch) {
   Table table;
   for (const Item& item : items) {
-    if (put(item, table.chunks[table.count]) && ++table.count == capacity) {
-      kernels::plan(table);
-      launch(table);
-      table.count = 0;
-    }
+    if (!put(item, table.chunks[table.count])) continue;
+    ++table.count;
+    if (table.count < capacity) continue;
+    kernels::plan(table);
+    launch(table);
+    table.count = 0;
   }
   if (table.count == 0) return;
   kernels::plan(table);
