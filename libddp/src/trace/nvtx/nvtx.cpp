@@ -1,9 +1,10 @@
 #include "trace/nvtx/nvtx.h"
 
 #include <nvtx3/nvToolsExt.h>
+
 #include <algorithm>
 #include <array>
-#include <cstdlib>
+#include "core/env.h"
 
 namespace ddp::trace::nvtx {
 namespace {
@@ -16,8 +17,12 @@ nvtxDomainHandle_t domain() noexcept {
 }  // namespace
 
 bool wanted() noexcept {
-  if (const char* said = std::getenv("DDP_NVTX"); said != nullptr && *said != '\0') return *said != '0';
-  return std::getenv("NVTX_INJECTION64_PATH") != nullptr;  // how Nsight Systems brings its library in
+  try {
+    if (const auto said = core::env_string("DDP_NVTX"); said && !said->empty()) return *said != "0";
+    return core::env_string("NVTX_INJECTION64_PATH").has_value();  // how Nsight Systems brings its library in
+  } catch (...) {                                                  // no memory for the text
+    return false;
+  }
 }
 
 void push(std::string_view kind, std::string_view label) noexcept {
@@ -25,7 +30,7 @@ void push(std::string_view kind, std::string_view label) noexcept {
   std::size_t length = kind.copy(text.data(), 31);
   if (!label.empty()) {
     text[length++] = ' ';
-    length += label.copy(text.data() + length, std::min<std::size_t>(label.size(), text.size() - 1 - length));
+    label.copy(text.data() + length, std::min<std::size_t>(label.size(), text.size() - 1 - length));
   }
   nvtxEventAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
