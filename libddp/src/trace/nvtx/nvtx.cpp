@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+
 #include "core/env.h"
 
 namespace ddp::trace::nvtx {
